@@ -34,8 +34,10 @@ if [ ! -e "$library" ]; then
     flock 9
     # Another call may have installed it in the meantime.
     if [ ! -e "$library" ]; then
-        partial=$(mktemp -d "$folder/partial.XXXXXX")
-        trap 'rm -rf "$partial"' EXIT
+        # Where an interrupted call leaves it, the next one removes it.
+        partial=$folder/partial
+        rm -rf "$partial"
+        mkdir -p "$partial"
         python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: \
             --dest "$partial" "libucx-cu12==$version" >&2 || skip "libucx-cu12 $version cannot be downloaded"
         # A wheel is an archive.
@@ -46,6 +48,7 @@ if [ ! -e "$library" ]; then
         cp "$partial"/wheel/libucx_cu12-*.dist-info/licenses/LICENSE "$partial/$version" 2>/dev/null || true
         rm -rf "${folder:?}/$version"
         mv "$partial/$version" "$folder/$version"
+        rm -rf "$partial"
     fi
 fi
 echo "$library"

@@ -16,9 +16,7 @@ use std::net::TcpStream;
 
 use mscclpp_bootstrap::StreamKeys;
 
-use super::{
-    Buffer, Capabilities, Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Transport,
-};
+use super::{Buffer, Capabilities, Frame, FrameKind, LaunchId, Lost, Malformed, Received, Signal, Transport};
 use crate::error::Error;
 
 /// Environment variable with the seed, any text. [`super::engine`] puts this engine over another one if it is set.
@@ -101,24 +99,13 @@ impl<B: Buffer> Hostile<B> {
         self
     }
 
-    fn push(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
-        if let Some(link) = self.links.get_mut(&peer) {
-            link.outgoing.push((Frame { launch, kind }, source));
-        }
-    }
-
     /// Passes the first messages for a peer to the engine.
     fn pass(&mut self, peer: u32, n: usize) -> bool {
         let Some(link) = self.links.get_mut(&peer) else { return false };
         let n = n.min(link.outgoing.len());
         for (Frame { launch, kind }, source) in link.outgoing.drain(..n) {
-            match kind {
-                FrameKind::Put { to, len } | FrameKind::Zeros { to, len } => {
-                    let source = source.map(|source| source.as_ref()[..len as usize].to_vec());
-                    self.engine.put(peer, launch, to, len, source);
-                }
-                FrameKind::Signal(signal) => self.engine.signal(peer, launch, signal),
-            }
+            let len = Frame { launch, kind }.len() as usize;
+            self.engine.send(peer, launch, kind, source.map(|source| source.as_ref()[..len].to_vec()));
         }
         n > 0
     }
@@ -176,13 +163,10 @@ impl<B: Buffer> Transport<B> for Hostile<B> {
         self.engine.has_room(peer) && self.links.get(&peer).is_some_and(|link| link.outgoing.len() < MAX_OUTGOING)
     }
 
-    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<B>) {
-        let kind = if source.is_some() { FrameKind::Put { to, len } } else { FrameKind::Zeros { to, len } };
-        self.push(peer, launch, kind, source);
-    }
-
-    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
-        self.push(peer, launch, FrameKind::Signal(signal), None);
+    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
+        if let Some(link) = self.links.get_mut(&peer) {
+            link.outgoing.push((Frame { launch, kind }, source));
+        }
     }
 
     fn is_flushed(&self, peer: u32) -> bool {

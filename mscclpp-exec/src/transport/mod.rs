@@ -144,10 +144,18 @@ pub(crate) trait Transport<B: Buffer>: Send {
 
     /// Writes `len` bytes to memory of a peer: the first ones of `source`, or zeros. Without a connection, or to a lost
     /// peer, it does nothing.
-    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<B>);
+    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<B>) {
+        let kind = if source.is_some() { FrameKind::Put { to, len } } else { FrameKind::Zeros { to, len } };
+        self.send(peer, launch, kind, source);
+    }
 
     /// Sends a signal. Without a connection, or to a lost peer, it does nothing.
-    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal);
+    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
+        self.send(peer, launch, FrameKind::Signal(signal), None);
+    }
+
+    /// Sends a message. Without a connection, or to a lost peer, it does nothing.
+    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>);
 
     /// Returns whether no source of a put to a peer is in use any more, and all signals to it are on their way.
     fn is_flushed(&self, peer: u32) -> bool;

@@ -20,7 +20,7 @@ use crate::message::Message;
 use crate::process::session::Session;
 use crate::process::{Executor, Options};
 use crate::transport::hostile::{Flaw, Hostile};
-use crate::transport::{Capabilities, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Tcp, Transport, Ucx};
+use crate::transport::{Capabilities, FrameKind, LaunchId, Lost, Malformed, Received, Signal, Tcp, Transport, Ucx};
 use crate::verify::{Pattern, Verifier};
 
 /// Numbers of ranks, and of ranks per node. The last ones take part with `MSCCLPP_SOAK`.
@@ -264,12 +264,8 @@ impl Transport<PooledBuffer> for Tampered {
         self.engine.has_room(peer)
     }
 
-    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<PooledBuffer>) {
-        self.engine.put(peer, launch, to, len, source);
-    }
-
-    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
-        self.engine.signal(peer, launch, signal);
+    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<PooledBuffer>) {
+        self.engine.send(peer, launch, kind, source);
     }
 
     fn is_flushed(&self, peer: u32) -> bool {

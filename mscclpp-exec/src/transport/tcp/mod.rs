@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use mscclpp_bootstrap::StreamKeys;
 
 use self::connection::Connection;
-use super::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
+use super::frame::{Frame, FrameKind, LaunchId, Malformed, Signal};
 use super::{Buffer, Capabilities, Lost, Received, Transport};
 use crate::error::Error;
 
@@ -26,14 +26,6 @@ pub(crate) struct Tcp<B> {
 impl<B> Tcp<B> {
     pub(crate) fn new() -> Self {
         Self { connections: BTreeMap::new() }
-    }
-}
-
-impl<B: Buffer> Tcp<B> {
-    pub(super) fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
-        if let Some(connection) = self.connections.get_mut(&peer) {
-            connection.push(&Frame { launch, kind }, source);
-        }
     }
 }
 
@@ -59,13 +51,10 @@ impl<B: Buffer> Transport<B> for Tcp<B> {
         self.connections.get(&peer).is_some_and(|connection| connection.queued() < MAX_QUEUED_BYTES)
     }
 
-    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<B>) {
-        let kind = if source.is_some() { FrameKind::Put { to, len } } else { FrameKind::Zeros { to, len } };
-        self.send(peer, launch, kind, source);
-    }
-
-    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
-        self.send(peer, launch, FrameKind::Signal(signal), None);
+    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
+        if let Some(connection) = self.connections.get_mut(&peer) {
+            connection.push(&Frame { launch, kind }, source);
+        }
     }
 
     fn is_flushed(&self, peer: u32) -> bool {

@@ -31,7 +31,7 @@ use self::opening::{Agreed, Opening};
 use self::progress::Progress;
 pub use self::report::{UcxReport, try_ucx};
 use self::worker::{Token, Worker};
-use super::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
+use super::frame::{Frame, FrameKind, LaunchId, Malformed, Signal};
 use super::tcp::{MAX_PUT_BYTES, MAX_QUEUED_BYTES, Tcp};
 use super::{Buffer, Capabilities, Lost, Received, Transport};
 use crate::error::Error;
@@ -101,16 +101,6 @@ impl<B: Buffer + 'static> Ucx<B> {
             }
         }
     }
-
-    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
-        let frame = Frame { launch, kind };
-        match self.links.get_mut(&peer) {
-            Some(Link::Opening(opening)) if opening.lost().is_none() => opening.pending.push((frame, source)),
-            Some(Link::Ucx(connection)) => connection.push(frame, source),
-            Some(Link::Tcp) => self.tcp.send(peer, launch, kind, source),
-            Some(Link::Opening(_)) | None => {}
-        }
-    }
 }
 
 fn worker_of(progress: &Option<Progress>) -> Option<MutexGuard<'_, Worker>> {
@@ -154,13 +144,14 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
         }
     }
 
-    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<B>) {
-        let kind = if source.is_some() { FrameKind::Put { to, len } } else { FrameKind::Zeros { to, len } };
-        self.send(peer, launch, kind, source);
-    }
-
-    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
-        self.send(peer, launch, FrameKind::Signal(signal), None);
+    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
+        let frame = Frame { launch, kind };
+        match self.links.get_mut(&peer) {
+            Some(Link::Opening(opening)) if opening.lost().is_none() => opening.pending.push((frame, source)),
+            Some(Link::Ucx(connection)) => connection.push(frame, source),
+            Some(Link::Tcp) => self.tcp.send(peer, launch, kind, source),
+            Some(Link::Opening(_)) | None => {}
+        }
     }
 
     fn is_flushed(&self, peer: u32) -> bool {

@@ -60,6 +60,11 @@ impl<B: Buffer> Opening<B> {
     fn accept(&mut self, record: Record, worker: Option<&Worker>, is_required: bool) {
         match (record, worker, self.peer.take()) {
             (Record::Tcp, _, None) if !is_required => self.agreed = Some(Agreed::Tcp),
+            (Record::Tcp, _, None) => {
+                self.fail(Some(
+                    "it cannot load UCX: set MSCCLPP_UCX there, or MSCCLPP_TRANSPORT=tcp on all ranks".into(),
+                ));
+            }
             (Record::Address(..), None, None) => self.agreed = Some(Agreed::Tcp),
             (Record::Address(token, address), Some(worker), None) => {
                 let (vote, endpoint) = probe(worker, &address);

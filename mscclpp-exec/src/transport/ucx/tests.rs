@@ -4,6 +4,7 @@ use mscclpp_bootstrap::{StreamKeys, digest};
 
 use super::worker::{HEADER_BYTES, PREFIX_BYTES, WINDOW};
 use super::*;
+use crate::transport::RemoteAddress;
 use crate::transport::frame::FRAME_BYTES;
 use crate::transport::tests::streams;
 

@@ -1,24 +1,31 @@
 //! Ranks on several simulated nodes: processes on this machine, each with a separate device.
 
+mod failures;
+mod idle;
+mod missing_wait;
+
 use std::ops::Range;
-use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
-use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{self, Buffers, Executor, PrepareOptions, PreparedPlan};
-use mscclpp_exec::error::{BlockedThreadBlock, LateData, WaitsFor};
+use mscclpp_exec::error::LateData;
 use mscclpp_exec::{DataType, Error, Message};
 
+use self::failures::{
+    aborted, cross_node_access_is_rejected, different_sizes_are_reported, every_call_fails_once, killed_rank_is_named,
+    launches_until_an_error, stalled, stopped_rank_is_named,
+};
+use self::idle::idle_proxies_sleep_until_a_launch;
+use self::missing_wait::{missing_wait, missing_wait_is_found_with_every_seed};
 use super::devices::with_seeds;
 use super::flushed::{News, dead_put, flushed, used_first_thing};
 use super::processes::{Job, Player, Work, files_and_handles, machine_options};
-use super::stalls;
 
 /// Roles in which all ranks succeed, with ranks and ranks per node.
 const ROLES: [(&str, u32, u32); 15] = [
@@ -191,47 +198,6 @@ fn two_nodes(world: &Executor, player: &Player) -> Result<(), Failed> {
     }
 }
 
-/// Launches until one fails, which must name rank 1; prints `ready` after some.
-fn launches_until_an_error(world: &Executor, rank: u32) -> Result<(), Failed> {
-    let plan = shipped("allreduce_ring_ports", world.num_ranks(), 2)?;
-    let mut run = world.prepare(&plan, Message::new(DataType::F32, 400).any_size())?;
-    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
-    for launch in 0.. {
-        let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
-        match launched {
-            Ok(()) if launch == 3 => println!("ready"),
-            Ok(()) => {}
-            Err(error) if error.to_string().contains("rank 1 (pid") => break,
-            Err(error) => return Err(format!("rank {rank}: {error:?}").into()),
-        }
-    }
-    match run.launch_buffers(&mut buffers, &stream) {
-        Err(Error::Bootstrap(_)) => Ok(()),
-        other => Err(format!("after an error: {other:?}").into()),
-    }
-}
-
-/// The other ranks receive the failure, each from the rank that it waits for, and the killed rank is named.
-fn killed_rank_is_named(seed: u64) -> Result<(), Failed> {
-    without_first(seed, "killed", Job::kill)
-}
-
-/// A stopped process makes no progress, and is reported as lost.
-fn stopped_rank_is_named(seed: u64) -> Result<(), Failed> {
-    without_first(seed, "stopped", Job::stop)
-}
-
-/// Runs launches, and checks the other ranks after an event that happens to rank 1 in the middle of them.
-fn without_first(seed: u64, role: &str, happens: fn(&mut Job, usize) -> Result<(), Failed>) -> Result<(), Failed> {
-    let mut job = Job::start(role, "simulator", seed, 4, 2)?;
-    (0..4).try_for_each(|rank| job.wait_for_line(rank, "ready\n"))?;
-    happens(&mut job, 1)?;
-    match job.wait_without(Some(1))?.into_iter().find(|(succeeded, _)| !succeeded) {
-        Some((_, text)) => Err(text.into()),
-        None => Ok(()),
-    }
-}
-
 /// Long enough for several staging buffers in flight at once, and a remainder.
 fn long_messages(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allgather_ring_ports", 2, 1)?;
@@ -259,67 +225,6 @@ fn injected_bug_is_detected(bug: &str) -> Result<(), Failed> {
         }
     }
     Err("not found with 30 seeds".into())
-}
-
-/// Proxies of complete launches do not run at all, and those of the next launches do.
-fn idle_proxies_sleep_until_a_launch(world: &Executor, rank: u32) -> Result<(), Failed> {
-    let work = Work::new(shipped("allreduce_ring_ports", 2, 1)?, Message::new(DataType::F32, 100).any_size(), 2)?;
-    for _ in 0..2 {
-        work.run(world, rank)?;
-        let end = Instant::now() + Duration::from_secs(100);
-        // In succession, since a busy machine lets a thread run late.
-        let (mut before, mut quiet) = (switches_of_proxies()?, 0);
-        while quiet < 20 {
-            thread::sleep(Duration::from_millis(100));
-            let last = std::mem::replace(&mut before, switches_of_proxies()?);
-            quiet = if last == before { quiet + 1 } else { 0 };
-            if Instant::now() > end {
-                return Err(format!("{last} switches, then {before}").into());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Returns how often the proxies of this process have given their processor back.
-fn switches_of_proxies() -> Result<u64, Failed> {
-    let mut switches = None;
-    for task in std::fs::read_dir("/proc/self/task")? {
-        let path = task?.path();
-        if std::fs::read_to_string(path.join("comm"))?.trim() == "mscclpp-proxy" {
-            let status = std::fs::read_to_string(path.join("status"))?;
-            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-            *switches.get_or_insert(0) += count.ok_or("no count of switches")?.trim().parse::<u64>()?;
-        }
-    }
-    switches.ok_or_else(|| "no proxy".into())
-}
-
-/// An all-gather in which rank 0 does not wait for the data of rank 1.
-fn missing_wait(world: &Executor, rank: u32) -> Result<(), Failed> {
-    let algorithm = algorithms::find("allgather_ring_ports").ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile_tree(algorithm.spec(2, 1), &algorithm.arguments([])?)?;
-    let ops = &mut tree.ranks[0].blocks[0].ops;
-    let at = ops.iter().rposition(|op| op.kind == OpKind::Wait).ok_or("no wait")?;
-    ops.remove(at);
-    Ok(Work::new(Plan::new(&tree), Message::new(DataType::F32, 1000).any_size(), 3)?.run(world, rank)?)
-}
-
-/// Seeds 0 to 4, or as many as `MSCCLPP_SOAK` says.
-fn missing_wait_is_found_with_every_seed() -> Result<(), Failed> {
-    let seeds = std::env::var("MSCCLPP_SOAK").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(5);
-    let mut missed = Vec::new();
-    for seed in 0..seeds {
-        let ended = Job::start("hostile_missing_wait", "simulator", seed, 2, 1)?.wait()?;
-        let is_found = |(succeeded, text): &(bool, String)| {
-            !succeeded && (text.contains("arrived after the operations of rank 0") || text.contains("expected 0x"))
-        };
-        if !ended.iter().any(is_found) {
-            missed.push((seed, ended));
-        }
-    }
-    println!("found with {} of {seeds} seeds", seeds as usize - missed.len());
-    if missed.is_empty() { Ok(()) } else { Err(format!("not found: {missed:?}").into()) }
 }
 
 /// Graphs that run without the host's involvement, between eager launches, while the ranks are in different launches.
@@ -456,172 +361,6 @@ fn puts_without_wait_stay_in_their_launch(world: &Executor, rank: u32) -> Result
         match &mut runs[[0, 0, 1, 2, 0, 2][number as usize % 6]] {
             Ok((run, buffers)) => launch_bytes(run, buffers, world, rank, (2, 2), number)?,
             Err(error) => return Err(error.clone().into()),
-        }
-    }
-    Ok(())
-}
-
-/// All ranks reject a plan that accesses memory across nodes other than by port channels, with the operation and a fix;
-/// the next plan runs.
-fn cross_node_access_is_rejected(world: &Executor, rank: u32) -> Result<(), Failed> {
-    let message = Message::new(DataType::F32, 400).any_size();
-    for name in ["allreduce_all_pairs", "allreduce_packets", "allreduce_switch"] {
-        match world.prepare(&shipped(name, 4, 4)?, message) {
-            Err(error @ Error::CrossNodeAccess { node: 0, peer_node: 1, .. }) => {
-                let text = error.diagnostic().to_string();
-                let says = |words: &str| text.contains(words);
-                if !says("on node 0 accesses the memory of rank") || !says("use a port channel") || !says("operation") {
-                    return Err(text.into());
-                }
-            }
-            other => return Err(format!("{name}: {other:?}").into()),
-        }
-    }
-    Ok(Work::new(shipped("allreduce_ring_ports", 4, 2)?, message, 1)?.run(world, rank)?)
-}
-
-/// Ranks that prepare different sizes get an error on both nodes.
-fn different_sizes_are_reported(world: &Executor, rank: u32) -> Result<(), Failed> {
-    let plan = shipped("allreduce_ring_ports", 4, 2)?;
-    let message = Message::new(DataType::F32, 400 + 4 * u64::from(rank / 2)).any_size();
-    match world.prepare(&plan, message) {
-        Err(error) if error.code() == Code::CallMismatch => Ok(()),
-        other => Err(format!("{other:?}").into()),
-    }
-}
-
-/// Rank 1 omits a signal that rank 2 waits for: all ranks abort eventually, and report the cause.
-fn stalled(world: &Executor, player: &Player) -> Result<(), Failed> {
-    let tree = stalls::without("allreduce_ring_ports", 4, 1, OpKind::PutWithSignal)?;
-    let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 400).any_size())?;
-    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
-    // Some ranks have all data that they need the first time.
-    let mut launches = 0;
-    let error = loop {
-        launches += 1;
-        match run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream)) {
-            Ok(()) if launches < 10 => {}
-            Ok(()) => return Err("no launch failed".into()),
-            Err(error) => break error,
-        }
-    };
-    let is_second = player.group.rank() == 2;
-    let is_for_first = |blocked: &BlockedThreadBlock| matches!(blocked.waits_for, WaitsFor::Signal { peer: 1, .. });
-    match error {
-        Error::Stalled(stall) if !is_second || stall.blocked.iter().any(is_for_first) => {}
-        Error::Interrupted(interrupted) if interrupted.cause.root_cause().is_some() => {}
-        other => return Err(format!("{other:?}").into()),
-    }
-    match run.launch_buffers(&mut buffers, &stream) {
-        Err(Error::Bootstrap(_)) => Ok(()),
-        other => Err(format!("after a stall: {other:?}").into()),
-    }
-}
-
-/// A launch that one rank's caller aborts ends on the other rank too, long before its timeout.
-fn aborted(world: &Executor, rank: u32) -> Result<(), Failed> {
-    let mut run =
-        world.prepare(&shipped("allreduce_ring_ports", 2, 1)?, Message::new(DataType::F32, 400).any_size())?;
-    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
-    for launch in 0..3 {
-        if launch == 2 && rank == 1 {
-            run.abort();
-        }
-        let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
-        match (launch, rank, launched) {
-            (0 | 1, _, Ok(())) => {}
-            (2, _, Err(error)) if error.root_cause().is_some_and(|cause| cause.rank == 1) => {}
-            (.., other) => return Err(format!("launch {launch}: {other:?}").into()),
-        }
-    }
-    Ok(())
-}
-
-/// Returns the numbers of this process' threads and sockets. It waits until they are down to those of `before`: a
-/// joined thread may still be exiting.
-fn threads_and_sockets(before: Option<[usize; 2]>) -> Result<[usize; 2], Failed> {
-    let begun = Instant::now();
-    loop {
-        let threads = std::fs::read_dir("/proc/self/task")?.count();
-        let files = std::fs::read_dir("/proc/self/fd")?.flatten();
-        let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
-        let found = [threads, names.filter(|name| name.to_string_lossy().starts_with("socket:")).count()];
-        if before.is_none_or(|before| before == found) || begun.elapsed() > Duration::from_secs(30) {
-            return Ok(found);
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Calls that fail on rank 1, for each of the first calls of a function: rank 1 names the call, the other rank receives
-/// the error, and the simulator detects no leak.
-fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed> {
-    let (plan, rank) = (shipped("allreduce_ring_ports", 2, 1)?, player.group.rank());
-    let calls = [
-        "cuMemHostAlloc",
-        "cuStreamCreate",
-        "cuThreadExchangeStreamCaptureMode",
-        "cuMemcpyAsync",
-        "cuStreamWriteValue64",
-        "cuEventCreate",
-        "cuEventRecord",
-        "cuEventQuery",
-    ];
-    let before = threads_and_sockets(None)?;
-    for call in calls {
-        for nth in 1..=12 {
-            let failing = (rank == 1).then_some((call, nth));
-            let run = |patience: Duration, timeout: Duration| -> Result<(), Error> {
-                let options = Options { failing, patience, late: false, ..options };
-                let (device, _rig) = player.device(options).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
-                // The failure ends this part, and the next run has another one.
-                let part = player.group.split(Some(0), rank)?.map(Arc::new);
-                let part = part.ok_or_else(|| Error::Internal("a rank with a color has a communicator".into()))?;
-                let world = Executor::connect(&part, &device, cuda::Options::default().timeout(timeout))?;
-                let mut run = world.prepare(&plan, Message::new(DataType::F32, 40).any_size())?;
-                let (mut buffers, stream) = (run.buffers()?, world.stream()?);
-                run.launch_buffers(&mut buffers, &stream)?;
-                run.synchronize(&stream)
-            };
-            let (mut result, mut said) = (Ok(()), Vec::new());
-            // On a busy machine rank 0 may be late: then the test is repeated with a longer timeout.
-            for (patience, timeout) in [(2_000, 50), (30_000, 30_000)] {
-                result = run(Duration::from_millis(patience), Duration::from_millis(timeout));
-                let after = threads_and_sockets(Some(before))?;
-                if after != before {
-                    return Err(format!(
-                        "after call {nth} of {call}: {after:?} threads and sockets, before {before:?}"
-                    )
-                    .into());
-                }
-                said = player.group.all_gather(format!("{result:?}").as_bytes())?;
-                if !["Err(Stalled", "Err(Interrupted", "Err(Lost"]
-                    .iter()
-                    .any(|late| said[1].starts_with(late.as_bytes()))
-                {
-                    break;
-                }
-            }
-            match (rank, &result) {
-                (1, Err(Error::Driver(error))) if error.call == call => {}
-                (
-                    0,
-                    Err(
-                        Error::RankLost { peer: 1, .. }
-                        | Error::Bootstrap(_)
-                        | Error::Interrupted(_)
-                        | Error::Stalled(_),
-                    ),
-                ) => {}
-                (_, Ok(())) => {}
-                _ => return Err(format!("call {nth} of {call}: {result:?}").into()),
-            }
-            if said.iter().all(|said| said == b"Ok(())") {
-                if nth == 1 {
-                    return Err(format!("{call} was never called").into());
-                }
-                break;
-            }
         }
     }
     Ok(())
