@@ -134,9 +134,9 @@ impl DeviceBuffer {
 }
 
 impl Drop for DeviceBuffer {
-    /// Waits for the calls that use the memory; if other work may use it, for all work of the device.
+    /// Waits for the calls that use the memory, unless it is [unused](Unused); if other work may use it, for all work of the device.
     fn drop(&mut self) {
-        if self.uses.wait().is_ok_and(|is_all| is_all) {
+        if !Unused::is_set() && self.uses.wait().is_ok_and(|is_all| is_all) {
             self.unused.set();
         }
     }

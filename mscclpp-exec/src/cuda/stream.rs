@@ -1,13 +1,13 @@
 //! Streams, graphs that are captured from them, and events.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
 use super::capture::{CaptureGuard, SetUp};
 use super::device::Device;
-use super::driver::{self, Driver, Handle, SharedDriver};
+use super::driver::{self, CaptureMode, Driver, Handle, SharedDriver};
 use crate::error::Error;
 
 /// Interval at which a destructor polls an event.
@@ -28,6 +28,8 @@ pub(super) struct Lane {
     device: Device,
     handle: Handle,
     owned: bool,
+    /// Held while a capture begins, and while a query of the stream would invalidate one that has begun.
+    begin_capture: Mutex<()>,
 }
 
 /// Work that was enqueued on a stream. A stream of this library is kept alive; a foreign one may be destroyed at any time, so
@@ -49,7 +51,7 @@ impl Used {
     /// Returns whether the work is known to be complete.
     pub(super) fn is_done(&self) -> bool {
         match self {
-            Self::Ours(lane) => lane.driver().is_idle(lane.handle).unwrap_or(false),
+            Self::Ours(lane) => lane.is_idle_unless_captured().unwrap_or(false),
             Self::Theirs(_, end) => end.is_done().unwrap_or(false),
         }
     }
@@ -81,7 +83,7 @@ impl Stream {
     }
 
     fn owned(device: &Device, handle: Handle) -> Self {
-        Self { lanes: vec![Arc::new(Lane { handle, device: device.clone(), owned: true })] }
+        Self { lanes: vec![Arc::new(Lane::new(device, handle, true))] }
     }
 
     /// Wraps a stream that the caller created and destroys: a `CUstream` of the driver's interface.
@@ -149,7 +151,7 @@ impl Stream {
     /// Those of `record`, such as [`Error::Capturing`] for what must be done before; and [`Error::Driver`].
     pub fn capture(&self, record: impl FnOnce(&Self) -> Result<(), Error>) -> Result<Graph, Error> {
         let (mut begun, _recording) = (0, CaptureGuard::begin());
-        let begin = |lane: &Arc<Lane>| lane.driver().begin_capture(lane.handle).inspect(|()| begun += 1);
+        let begin = |lane: &Arc<Lane>| lane.begin_capture().inspect(|()| begun += 1);
         let recorded = self.lanes.iter().try_for_each(begin).map_err(Error::from).and_then(|()| record(self));
         // Each capture that was begun is ended, also after an error.
         let mut graph = Graph { lanes: Vec::with_capacity(begun) };
@@ -181,6 +183,17 @@ impl Stream {
         let device = self.devices().next();
         let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
         Ok(SetUp::begin(device.driver(), is_captured)?)
+    }
+
+    /// Lets captures of other threads continue, whatever the current thread calls from now on. For threads of this library.
+    ///
+    /// # Errors
+    /// As [`set_up`](Self::set_up).
+    pub(crate) fn relax_thread(&self) -> Result<(), Error> {
+        for device in self.devices() {
+            device.driver().exchange_capture_mode(CaptureMode::Relaxed)?;
+        }
+        Ok(())
     }
 
     /// Returns its devices.
@@ -247,9 +260,13 @@ impl fmt::Debug for Stream {
 }
 
 impl Lane {
+    fn new(device: &Device, handle: Handle, owned: bool) -> Self {
+        Self { device: device.clone(), handle, owned, begin_capture: Mutex::default() }
+    }
+
     /// Returns a stream that other code owns.
     pub(super) fn foreign(device: &Device, handle: Handle) -> Arc<Self> {
-        Arc::new(Self { device: device.clone(), handle, owned: false })
+        Arc::new(Self::new(device, handle, false))
     }
 
     pub(super) fn device(&self) -> &Device {
@@ -313,6 +330,17 @@ impl Lane {
 
     pub(super) fn is_capturing(&self) -> driver::Result<bool> {
         self.driver().is_capturing(self.handle)
+    }
+
+    fn begin_capture(&self) -> driver::Result<()> {
+        let _begin = self.begin_capture.lock().unwrap_or_else(PoisonError::into_inner);
+        self.driver().begin_capture(self.handle)
+    }
+
+    /// Returns whether all work on it is complete, `false` of a captured stream: its query would invalidate the capture.
+    fn is_idle_unless_captured(&self) -> driver::Result<bool> {
+        let _begin = self.begin_capture.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(!self.is_capturing()? && self.driver().is_idle(self.handle)?)
     }
 }
 

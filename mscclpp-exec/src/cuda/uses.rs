@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::capture::SetUp;
 use super::driver::Result;
 use super::stream::{Lane, Used};
 
@@ -72,6 +73,7 @@ impl Uses {
             match streams.iter().find(|used| used.is_of(lane)) {
                 Some(used) => lane.use_again(used)?,
                 None => {
+                    let _set_up = SetUp::begin(lane.device().driver(), false)?;
                     streams.retain(|used| !used.is_done());
                     streams.push(lane.used()?);
                 }

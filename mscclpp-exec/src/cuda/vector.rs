@@ -10,6 +10,7 @@ use super::capture::refuse_in_capture;
 use super::device::{Device, device_count};
 use super::lend::{DeviceMut, DeviceRef, Lent, Registration};
 use super::stream::Stream;
+use super::uses::Unused;
 use crate::dtype::Element;
 use crate::error::Error;
 
@@ -116,6 +117,12 @@ impl<T: Element> DeviceVec<T> {
     /// Returns another handle of the same elements, for internal use: calls on them may race.
     pub(crate) fn share(&self) -> Self {
         Self::of(Arc::clone(&self.memory), self.len, self.registration)
+    }
+
+    /// Frees the elements, which no work uses, without a wait for the streams that used them.
+    pub(crate) fn free_unused(self) {
+        let _unused = Unused::begin();
+        drop(self);
     }
 
     /// Returns the number of elements.

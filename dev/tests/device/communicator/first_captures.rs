@@ -1,11 +1,12 @@
 //! Captured calls that were never made before: the capture connects the ranks, allocates, prepares plans and binds memory.
 
 use std::sync::{Barrier, OnceLock};
+use std::time::Duration;
 
 use libtest_mimic::Failed;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::Options;
-use mscclpp_exec::cuda::{Device, DeviceVec};
+use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
 use mscclpp_exec::{Communicator, Error};
 
 use super::{each_on, failure, group_options, in_threads, on_devices};
@@ -167,6 +168,42 @@ pub(super) fn first_transfers_are_captured(seed: u64) -> Result<(), Failed> {
             unsafe { graph.launch(&stream)? };
             comm.on(&stream).synchronize()?;
             assert_eq!(received.to_vec()?, [if rank == 2 { round } else { 0 }; 40]);
+        }
+        Ok(())
+    })
+}
+
+/// Replays of a captured send follow the sends before it and precede those after it, whether the receiver has called or not.
+pub(super) fn captured_sends_keep_their_order(seed: u64) -> Result<(), Failed> {
+    const LEN: usize = 3_000;
+    on_devices(seed, 2, 2, |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank());
+        let on = comm.on(&stream);
+        let (mut captured, mut eager) = (DeviceVec::<u32>::new(device, LEN)?, DeviceVec::<u32>::new(device, LEN)?);
+        let make = |memory: &mut DeviceVec<u32>, stream: &Stream| match rank {
+            0 => comm.on(stream).send(memory, 1),
+            _ => comm.on(stream).recv(memory, 0),
+        };
+        // Buffered, as the other rank calls later.
+        if rank == 1 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        eager.write(&[7; LEN])?;
+        make(&mut eager, &stream)?;
+        make(&mut eager, &stream)?;
+        let graph = stream.capture(|stream| make(&mut captured, stream))?;
+        for round in 0..6 {
+            on.synchronize()?;
+            captured.write(&[if rank == 0 { 2 * round } else { 99 }; LEN])?;
+            eager.write(&[if rank == 0 { 2 * round + 1 } else { 99 }; LEN])?;
+            if rank == 1 {
+                std::thread::sleep(Duration::from_millis(u64::from(round)));
+            }
+            make(&mut eager, &stream)?;
+            // SAFETY: memory and communicator exist until the stream is synchronized.
+            unsafe { graph.launch(&stream)? };
+            on.synchronize()?;
+            assert_eq!((captured.to_vec()?, eager.to_vec()?), (vec![2 * round; LEN], vec![2 * round + 1; LEN]));
         }
         Ok(())
     })

@@ -36,7 +36,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 56] = [
+    let tests: [(&str, Test); 57] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -90,6 +90,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("one_rank_captures_what_others_call", first_captures::one_rank_captures_what_others_call),
         ("buffers_grow_in_later_captures", first_captures::buffers_grow_in_later_captures),
         ("first_transfers_are_captured", first_captures::first_transfers_are_captured),
+        ("captured_sends_keep_their_order", first_captures::captured_sends_keep_their_order),
         ("wait_in_capture_is_rejected", first_captures::wait_in_capture_is_rejected),
         ("different_call_is_reported_with_both_places", failures::different_call_is_reported),
         (

@@ -1,6 +1,6 @@
 //! Memory for sends that wait for their receiver.
 
-use crate::cuda::{Device, DeviceVec, Event};
+use crate::cuda::{Device, DeviceVec, Event, Stream};
 use crate::error::Error;
 
 /// Maximum number of bytes of one direction between two ranks that wait for their receiver, as much as NCCL's buffer of a
@@ -30,16 +30,23 @@ enum State {
 pub(super) struct Buffers(Vec<Buffer>);
 
 impl Buffers {
-    /// Returns a buffer's number and memory for a send, if it is short and there is room.
+    /// Returns a buffer's number and memory for a send on a stream of the device, if it is short and there is room.
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(super) fn take(&mut self, device: &Device, bytes: u64) -> Result<Option<(usize, DeviceVec<u8>)>, Error> {
+    pub(super) fn take(
+        &mut self,
+        stream: &Stream,
+        device: &Device,
+        bytes: u64,
+    ) -> Result<Option<(usize, DeviceVec<u8>)>, Error> {
         let size = usize::try_from(bytes).unwrap_or(usize::MAX).max(MIN_BYTES);
         if size > MAX_BUFFERED {
             return Ok(None);
         }
         let size = size.next_power_of_two();
+        // Other streams may be captured meanwhile.
+        let _set_up = stream.set_up(false)?;
         for buffer in &mut self.0 {
             if let State::Sent(end) = &buffer.state
                 && end.is_complete()?
@@ -54,7 +61,8 @@ impl Buffers {
                 // Free ones of other sizes make room.
                 if self.allocated() + size > MAX_BUFFERED {
                     let last_used = self.0.iter().rposition(|buffer| !matches!(buffer.state, State::Free));
-                    self.0.truncate(last_used.map_or(0, |last| last + 1));
+                    let unused = self.0.drain(last_used.map_or(0, |last| last + 1)..);
+                    unused.for_each(|buffer| buffer.memory.free_unused());
                 }
                 if self.allocated() + size > MAX_BUFFERED {
                     return Ok(None);
@@ -70,6 +78,13 @@ impl Buffers {
 
     fn allocated(&self) -> usize {
         self.0.iter().map(|buffer| buffer.memory.len()).sum()
+    }
+
+    /// Records that a buffer's send is not made.
+    pub(super) fn unused(&mut self, number: usize) {
+        if let Some(buffer) = self.0.get_mut(number) {
+            buffer.state = State::Free;
+        }
     }
 
     /// Records the event before which the send of a buffer ends.

@@ -9,11 +9,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use super::buffer::{Buffers, MAX_BUFFERED};
 use super::{Direction, Transfer};
 use crate::cuda::{Counter, DeferredWait, DeferredWork, Device, DeviceMut, DeviceRef, DeviceVec, Event, Lent, Stream};
 use crate::error::Error;
+
+/// Interval of the checks whether a lane's stream is idle.
+const DRAIN_INTERVAL: Duration = Duration::from_micros(50);
 
 /// The lanes of a communicator, by the other rank and whether this rank sends.
 #[derive(Default)]
@@ -34,6 +38,8 @@ pub(super) struct State {
     is_busy: bool,
     counter: Counter,
     buffers: Buffers,
+    /// Whether a transfer was captured.
+    is_captured: bool,
     /// The first failure of a transfer that a thread made. Later ones are not made.
     failure: Option<Error>,
 }
@@ -63,11 +69,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Lanes {
-    /// Returns the lane of a transfer, if it had one before.
-    fn known(&self, direction: &Direction) -> Option<Arc<Lane>> {
-        lock(&self.0).get(&direction.key()).cloned()
-    }
-
     /// Returns the lane of a transfer.
     fn of(&self, direction: &Direction, stream: &Stream) -> Result<Arc<Lane>, Error> {
         let mut lanes = lock(&self.0);
@@ -83,13 +84,20 @@ impl Lanes {
         Ok(lane)
     }
 
-    /// Waits until the transfers of a direction are enqueued.
+    /// Waits until the transfers of a direction that the caller's stream does not wait for are complete, before one that `stream`
+    /// captures: replays of a graph follow only what is on their stream. Later sends are not buffered for the same reason.
     ///
     /// # Errors
-    /// The first failure of one that a thread made.
-    fn drain(&self, direction: &Direction) -> Result<(), Error> {
-        let Some(lane) = self.known(direction) else { return Ok(()) };
+    /// The first failure of a transfer that a thread made; [`Error::Driver`].
+    fn drain(&self, direction: &Direction, stream: &Stream) -> Result<(), Error> {
+        let _set_up = stream.set_up(true)?;
+        let lane = self.of(direction, stream)?;
+        lane.lock().is_captured = true;
         lane.drain();
+        while !lane.stream.is_idle()? {
+            lane.lock().check()?;
+            thread::sleep(DRAIN_INTERVAL);
+        }
         let state = lane.lock();
         state.check()
     }
@@ -123,7 +131,8 @@ impl State {
 impl Lane {
     fn new(device: &Device) -> Result<Self, Error> {
         let (counter, buffers) = (Counter::new(device)?, Buffers::default());
-        let state = State { queue: VecDeque::new(), is_busy: false, counter, buffers, failure: None };
+        let state =
+            State { queue: VecDeque::new(), is_busy: false, counter, buffers, is_captured: false, failure: None };
         let (stream, device) = (device.priority_stream()?, device.clone());
         Ok(Self { stream, device, state: Mutex::new(state), is_drained: Condvar::new() })
     }
@@ -160,6 +169,9 @@ impl Lane {
     }
 
     fn run_jobs(&self) {
+        if let Err(error) = self.stream.relax_thread() {
+            self.lock().fail(error, &self.stream);
+        }
         loop {
             let mut state = self.lock();
             let Some(job) = state.queue.pop_front() else {
@@ -233,7 +245,7 @@ pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Er
     let stream = transfer.stream;
     if stream.is_capturing()? {
         // Graphs contain the transfer itself.
-        lanes.drain(&transfer.direction)?;
+        lanes.drain(&transfer.direction, stream)?;
         return transfer.enqueue();
     }
     let lane = lanes.of(&transfer.direction, stream)?;
@@ -242,13 +254,10 @@ pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Er
     let is_ready = state.is_quiet() && transfer.is_prepared();
     let bytes = transfer.memory.as_slice().bytes;
     if transfer.direction.is_sent
-        && let Some((number, mut memory)) = state.buffers.take(&lane.device, bytes)?
+        && !state.is_captured
+        && let Some((number, mut memory)) = state.buffers.take(stream, &lane.device, bytes)?
     {
-        let copy = DeviceMut::<u8>::lend_mut(&mut memory, stream)?;
-        if bytes > 0 {
-            stream.copy_lent(&lane.device, &copy, &transfer.memory)?;
-        }
-        drop(copy);
+        copy(&lane.device, stream, &transfer.memory, &mut memory).inspect_err(|_| state.buffers.unused(number))?;
         let send = BufferedSend { memory, bytes: bytes as usize, number, begin: stream.untimed_event()? };
         if !is_ready {
             return lane.push(state, transfer.direction, Work::Buffered(send));
@@ -261,6 +270,15 @@ pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Er
         return transfer.enqueue();
     }
     lane.defer(state, transfer)?.enqueue()
+}
+
+/// Copies what is sent to a buffer.
+fn copy(device: &Device, stream: &Stream, sent: &Lent<'_>, buffer: &mut DeviceVec<u8>) -> Result<(), Error> {
+    let buffer = DeviceMut::<u8>::lend_mut(buffer, stream)?;
+    if sent.as_slice().bytes > 0 {
+        stream.copy_lent(device, &buffer, sent)?;
+    }
+    Ok(())
 }
 
 /// How the transfers of a group on a lane are made.
@@ -320,7 +338,7 @@ pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Resu
     let mut ways = BTreeMap::new();
     for transfer in &transfers {
         if transfer.stream.is_capturing()? {
-            lanes.drain(&transfer.direction)?;
+            lanes.drain(&transfer.direction, transfer.stream)?;
             continue;
         }
         let lane = lanes.of(&transfer.direction, transfer.stream)?;
