@@ -146,14 +146,14 @@ impl Calls {
         self.line(self.own_local_rank, STATE)[LEFT_AFTER].store(number + 1, Release);
     }
 
-    /// Returns whether a rank has left in order.
-    pub(super) fn has_left(&self, local_rank: usize) -> bool {
-        self.has_left_after(local_rank, 0)
+    /// Returns the last call that a rank had finished when it left in order, if it has left.
+    pub(super) fn left_after(&self, local_rank: usize) -> Option<u64> {
+        self.line(local_rank, STATE)[LEFT_AFTER].load(Acquire).checked_sub(1)
     }
 
     /// Returns whether a rank has left after a call that it had finished.
     pub(super) fn has_left_after(&self, local_rank: usize, number: u64) -> bool {
-        self.line(local_rank, STATE)[LEFT_AFTER].load(Acquire) > number
+        self.left_after(local_rank).is_some_and(|last| last >= number)
     }
 
     /// Writes as many bytes as fit into some of this rank's lines, and zeros after them.

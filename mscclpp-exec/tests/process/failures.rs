@@ -165,6 +165,29 @@ fn lost_rank_is_reported() {
     }
 }
 
+/// Also by ranks that can finish it without the one that left.
+#[test]
+fn first_call_that_a_rank_does_not_make_is_named() {
+    let (alone, ring) = (unchecked(3, |_| {}), ring(3));
+    let results = each(3, |transport| {
+        let message = Message::of::<f32>(300).any_size();
+        let mut first = transport.prepare(&alone, message).expect("all are there");
+        let mut second = transport.prepare(&ring, message).expect("all are there");
+        if transport.rank() == 0 {
+            return Ok(());
+        }
+        first.launch(&[0.0_f32; 300], &mut [0.0; 300])?;
+        second.launch(&[0.0_f32; 300], &mut [0.0; 300])
+    });
+    for result in &results[1..] {
+        let LaunchAborted { cause, .. } = interrupted(result.clone().expect_err("rank 0 has left"));
+        assert!(
+            matches!(&*cause, Cause::RankLeft { who, call, .. } if who.rank == 0 && call.contains("`plan`")),
+            "{cause}"
+        );
+    }
+}
+
 #[test]
 fn rank_that_leaves_before_preparation_is_reported() {
     let plan = ring(2);

@@ -164,7 +164,10 @@ impl Session {
         // Without rank 0 of the job no rank decides for all, so the error is the same for all that notice it.
         let decides = self.bootstrap.members().get(rank as usize) == Some(&0);
         let (who, waiting) = (Box::new(self.bootstrap.member(rank)), (!decides).then(|| self.rank()));
-        bootstrap::Error::RankLeft { who, waiting, call: self.call_text(self.number) }
+        // Some ranks may have finished the first call that it does not make.
+        let last = self.locals.iter().position(|&local| local == rank).and_then(|at| self.calls.left_after(at));
+        let number = last.map_or(self.number, |last| (last + 1).min(self.number));
+        bootstrap::Error::RankLeft { who, waiting, call: self.call_text(number) }
     }
 
     /// Returns the error of a rank that can make no progress, because of the plan.

@@ -135,7 +135,7 @@ impl Session {
             |local_rank| !self.calls.has_left_after(local_rank, self.number) && !self.calls.has_aborted(local_rank);
         if let Some(local_rank) = self.mesh.poll_disconnected(needed) {
             let who = Box::new(self.bootstrap.member(self.locals[local_rank]));
-            if self.calls.has_left(local_rank) {
+            if self.calls.left_after(local_rank).is_some() {
                 return Some(self.left(self.locals[local_rank]));
             }
             // If it died, its connection to rank 0 shows that too, or rank 0 itself is lost.
