@@ -354,6 +354,9 @@ struct LaunchParams {
   uint64_t fifos;
   /// Address of a table: plain scratch and packets of every rank, then like `multicast` for these.
   uint64_t scratch;
+  /// Address of the address of a table of the memory for packets on this device, of all launches of the plan: the number of
+  /// areas, of their vectors, then the address and the vectors of each.
+  uint64_t packets;
   /// Address of a table that replaces `bases` if there are more than `kInlineRanks` ranks; otherwise 0.
   uint64_t table;
   /// Addresses of the `LaunchState`, of a `WaitReport` per thread block, and of the `AbortFlags`.
@@ -394,7 +397,7 @@ struct LaunchParams {
   /// Addresses of input and output of every rank.
   uint64_t bases[64];
 };
-static_assert(sizeof(LaunchParams) == 824 &&
+static_assert(sizeof(LaunchParams) == 832 &&
                   alignof(LaunchParams) == 8 &&
                   offsetof(LaunchParams, records) == 0 &&
                   offsetof(LaunchParams, record_bytes) == 8 &&
@@ -407,33 +410,34 @@ static_assert(sizeof(LaunchParams) == 824 &&
                   offsetof(LaunchParams, ids) == 48 &&
                   offsetof(LaunchParams, fifos) == 56 &&
                   offsetof(LaunchParams, scratch) == 64 &&
-                  offsetof(LaunchParams, table) == 72 &&
-                  offsetof(LaunchParams, state) == 80 &&
-                  offsetof(LaunchParams, reports) == 88 &&
-                  offsetof(LaunchParams, abort_flags) == 96 &&
-                  offsetof(LaunchParams, timeout_ns) == 104 &&
-                  offsetof(LaunchParams, stride) == 112 &&
-                  offsetof(LaunchParams, unit) == 120 &&
-                  offsetof(LaunchParams, wrap) == 128 &&
-                  offsetof(LaunchParams, half_scratch) == 136 &&
-                  offsetof(LaunchParams, half_packets) == 144 &&
-                  offsetof(LaunchParams, len_scratch) == 152 &&
-                  offsetof(LaunchParams, len_packets) == 160 &&
-                  offsetof(LaunchParams, input) == 168 &&
-                  offsetof(LaunchParams, output) == 192 &&
-                  offsetof(LaunchParams, num_blocks) == 216 &&
-                  offsetof(LaunchParams, first_block) == 220 &&
-                  offsetof(LaunchParams, num_ranks) == 224 &&
-                  offsetof(LaunchParams, divisor) == 228 &&
-                  offsetof(LaunchParams, system_scope) == 232 &&
-                  offsetof(LaunchParams, reduce) == 236 &&
-                  offsetof(LaunchParams, float_sums_by_switch) == 240 &&
-                  offsetof(LaunchParams, reserved) == 244 &&
-                  offsetof(LaunchParams, multicast) == 248 &&
-                  offsetof(LaunchParams, bases) == 312,
+                  offsetof(LaunchParams, packets) == 72 &&
+                  offsetof(LaunchParams, table) == 80 &&
+                  offsetof(LaunchParams, state) == 88 &&
+                  offsetof(LaunchParams, reports) == 96 &&
+                  offsetof(LaunchParams, abort_flags) == 104 &&
+                  offsetof(LaunchParams, timeout_ns) == 112 &&
+                  offsetof(LaunchParams, stride) == 120 &&
+                  offsetof(LaunchParams, unit) == 128 &&
+                  offsetof(LaunchParams, wrap) == 136 &&
+                  offsetof(LaunchParams, half_scratch) == 144 &&
+                  offsetof(LaunchParams, half_packets) == 152 &&
+                  offsetof(LaunchParams, len_scratch) == 160 &&
+                  offsetof(LaunchParams, len_packets) == 168 &&
+                  offsetof(LaunchParams, input) == 176 &&
+                  offsetof(LaunchParams, output) == 200 &&
+                  offsetof(LaunchParams, num_blocks) == 224 &&
+                  offsetof(LaunchParams, first_block) == 228 &&
+                  offsetof(LaunchParams, num_ranks) == 232 &&
+                  offsetof(LaunchParams, divisor) == 236 &&
+                  offsetof(LaunchParams, system_scope) == 240 &&
+                  offsetof(LaunchParams, reduce) == 244 &&
+                  offsetof(LaunchParams, float_sums_by_switch) == 248 &&
+                  offsetof(LaunchParams, reserved) == 252 &&
+                  offsetof(LaunchParams, multicast) == 256 &&
+                  offsetof(LaunchParams, bases) == 320,
               "LaunchParams differs from the host's");
 
 /// Hash of everything above.
-constexpr uint64_t kAbiHash = 0x41858e78219368d3ull;
+constexpr uint64_t kAbiHash = 0x6a23de645b1fd9acull;
 
 }  // namespace mscclpp

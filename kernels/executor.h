@@ -4,6 +4,7 @@
 // instructions; threads synchronize only at the block syncs of the plan (`kNop`, `kBarrier`) and when the cache is loaded. What the
 // host has checked (indexes, sizes, pairs) is not checked again.
 #pragma once
+#include "clear.h"
 #include "channel.h"
 #include "load_cache.h"
 #include "switch.h"
@@ -262,6 +263,7 @@ DEV void run_block(const LaunchParams& launch) {
 /// Called by: all threads of the block, at the end of a launch. Prepares the block's state for the next one, which the end of the
 /// kernel publishes.
 DEV void finish_launch(const LaunchParams& launch) {
+  if (cache().sequence % kClearInterval == kClearInterval - 1) clear_old_packets(launch);
   if (dev_thread() == 0) store_relaxed_gpu(reinterpret_cast<uint64_t*>(launch.launches) + cache().block, cache().sequence + 1);
 }
 

@@ -15,6 +15,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("graphs::replays_between_eager_launches", replays_between_eager_launches),
         Test::new("graphs::ten_thousand_replays", ten_thousand_replays),
         Test::new("graphs::flags_of_packets_restart", flags_of_packets_restart),
+        Test::new("graphs::old_packets_are_cleared_before_their_flags_return", old_packets_are_cleared),
         Test::new("graphs::timed", timed),
         Test::new("graphs::uncapturable_call_in_capture_is_rejected", uncapturable_call_in_capture_is_rejected),
         Test::new("graphs::graph_keeps_address_table_of_many_ranks", graph_keeps_address_table_of_many_ranks),
@@ -56,6 +57,53 @@ fn flags_of_packets_restart(rig: &Rig) -> Result<(), Failed> {
             for round in 0..20 {
                 pair.replay(&graph, round).map_err(|failed| at(format_args!("{name}, launch {round}"), &failed))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// A launch takes no packet for its own that was stored as many launches before as there are flags, in memory that no launch in between
+/// has used; also if it is the scratch of a graph, and later launches use a larger one.
+fn old_packets_are_cleared(rig: &Rig) -> Result<(), Failed> {
+    /// Launches after which flags and halves of scratch are the same.
+    const PERIOD: u64 = 2 * ((1 << 32) - 1);
+    // Devices search every 1024 launches, the simulator in every other one.
+    let searched = if rig.device.properties().name == "simulated device" { 1_600 } else { 150_000 };
+    for name in ["allreduce_packets", "allreduce_one_shot_packets"] {
+        for is_graph in [false, true] {
+            let (plan, world) = (shipped(name, 2)?, Executor::new(&rig.device, 2));
+            let prepare = |len| -> Result<Pair, Failed> {
+                let message = Message::new(DataType::F32, len).any_size();
+                Ok(Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?)
+            };
+            let mut early = prepare(2 * 900)?;
+            let Pair { run, buffers, .. } = &mut early;
+            let graph = world.stream()?.capture(|stream| run.launch_buffers(buffers, stream))?;
+            let mut check = |launches: u64| -> Result<(), Failed> {
+                early.run.skip_launches(launches)?;
+                // One in each half of scratch.
+                for _ in 0..2 {
+                    early.refill()?;
+                    match is_graph {
+                        // SAFETY: prepared plan and buffers live as long as `early`.
+                        true => unsafe { graph.launch(early.stream())? },
+                        false => early.launch()?,
+                    }
+                    early.compare()?;
+                }
+                Ok(())
+            };
+            check(0)?;
+            // The scratch of a graph is kept beside the larger one.
+            let _larger = if is_graph { Some(prepare(2 * 1_100)?) } else { None };
+            let mut other = prepare(2)?;
+            other.run.skip_launches(PERIOD / 4)?;
+            other.check(1)?;
+            for _ in 0..searched {
+                other.launch()?;
+            }
+            other.run.synchronize(other.stream())?;
+            check(PERIOD).map_err(|failed| at(format_args!("{name}, in a graph: {is_graph}"), &failed))?;
         }
     }
     Ok(())

@@ -47,6 +47,7 @@ mod memory;
 mod multicast;
 pub mod native;
 mod nodes;
+mod packet_areas;
 mod peer;
 mod peer_window;
 mod plan_state;

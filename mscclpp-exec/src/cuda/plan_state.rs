@@ -15,6 +15,7 @@ use super::executor::Inner;
 use super::ipc::{IpcGroup, PeerMemory};
 use super::memory::{DeviceMemory, MappedMemory, Storage};
 use super::nodes::{Ends, Markers, NodeConnections, Traffic};
+use super::packet_areas::PacketAreas;
 use super::proxy::{Failure, Proxies};
 use super::records::Records;
 use super::specialize::SpecializedKernels;
@@ -115,6 +116,7 @@ pub(super) struct DevicePlanState {
     records: Records,
     /// Number of launches that each thread block has finished.
     launches: DeviceMemory,
+    packets: PacketAreas,
     instrs: DeviceMemory,
     operands: DeviceMemory,
     ids: DeviceMemory,
@@ -288,6 +290,10 @@ impl PlanState {
                 part.device.driver().memcpy_to_device(memory.address(), bytemuck::cast_slice(&table))?;
             }
         }
+        {
+            let owns = retired.iter().chain(keeps.then_some(&*scratch)).map(|scratch| &scratch.own).chain([&grown]);
+            self.set_packet_areas(world, &owns.collect::<Vec<_>>())?;
+        }
         let mut old = std::mem::take(&mut *scratch);
         if tables.is_empty() {
             tables = std::mem::take(&mut old.tables);
@@ -310,6 +316,16 @@ impl PlanState {
             Some(group) if had_scratch => group.agree("scratch given back", Ok(())),
             _ => Ok(()),
         }
+    }
+
+    /// Lets launches search the packets in this scratch of this process' ranks for old ones.
+    fn set_packet_areas(&self, world: &Inner, owns: &[&Vec<[Storage; 2]>]) -> Result<(), Error> {
+        for (&number, part) in world.numbers.iter().zip(&self.parts) {
+            let of_ranks = owns.iter().flat_map(|own| world.local().zip(*own));
+            let here = of_ranks.filter(|((rank, _), _)| world.device_of[*rank as usize] == number);
+            part.packets.set(part.device.driver(), here.map(|(_, [_, packets])| packets.as_slice()))?;
+        }
+        Ok(())
     }
 
     /// Returns the address of a device's table of the present scratch.
@@ -435,9 +451,8 @@ impl PlanState {
         for part in &self.parts {
             part.reports.clear()?;
         }
-        // Flags restart, so packets of earlier launches must be cleared. They also restart after 2^32 - 1 launches, when
-        // nothing is cleared: a launch could take a packet for its own that was stored exactly this number of launches
-        // before, at a place that no launch in between has used.
+        // Flags restart, so packets of earlier launches must be cleared. They also restart after 2^32 - 1 launches, before
+        // which launches clear old packets themselves.
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         for [_, packets] in scratch.retired.iter().chain([&*scratch]).flat_map(|scratch| &scratch.own) {
             packets.clear()?;
@@ -492,6 +507,7 @@ impl DevicePlanState {
         Ok(Self {
             records: Records::new(device, &blocks, (instrs, &tables.operands, &ids))?,
             launches: DeviceMemory::zeroed(driver, (numbers.len() * size_of::<u64>()) as u64)?,
+            packets: PacketAreas::new(driver)?,
             instrs: DeviceMemory::holding(driver, instrs)?,
             operands: DeviceMemory::holding(driver, &tables.operands)?,
             ids: DeviceMemory::holding(driver, &ids)?,
@@ -512,6 +528,7 @@ impl DevicePlanState {
     pub(super) fn fill(&self, context: &PlanState, launch: &mut abi::LaunchParams) {
         self.records.fill(launch);
         launch.launches = self.launches.address();
+        launch.packets = self.packets.address();
         launch.instrs = self.instrs.address();
         launch.operands = self.operands.address();
         launch.ids = self.ids.address();

@@ -254,7 +254,7 @@ abi! {
         }
 
         /// Kernel parameters: a plan bound to sizes and buffers.
-        LaunchParams (824, 8) {
+        LaunchParams (832, 8) {
             /// Address of a record for each thread block, of `record_bytes` each: its `Block`, then as many of its first
             /// instructions, operands and ids as all records have room for.
             records: u64,
@@ -271,6 +271,9 @@ abi! {
             fifos: u64,
             /// Address of a table: plain scratch and packets of every rank, then like `multicast` for these.
             scratch: u64,
+            /// Address of the address of a table of the memory for packets on this device, of all launches of the plan: the number of
+            /// areas, of their vectors, then the address and the vectors of each.
+            packets: u64,
             /// Address of a table that replaces `bases` if there are more than `INLINE_RANKS` ranks; otherwise 0.
             table: u64,
             /// Addresses of the `LaunchState`, of a `WaitReport` per thread block, and of the `AbortFlags`.
