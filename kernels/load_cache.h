@@ -50,7 +50,7 @@ DEV uint32_t scratch_vectors(const LaunchParams& launch) { return launch.num_ran
 DEV uint32_t flag_of(uint64_t sequence) { return static_cast<uint32_t>(sequence % 0xffffffffull) + 1; }
 
 /// Called by: all threads of the block, first. Returns: launches before this one. The cache has the launch's values after the next
-/// sync. A launch behind one that aborted fails at once: its signals would be taken for those that are missing.
+/// sync. A launch after one that aborted fails at once: its signals would be taken for those that are missing.
 DEV uint64_t begin_launch(const LaunchParams& launch, uint32_t block) {
   const uint64_t sequence = load_relaxed_gpu(reinterpret_cast<const uint64_t*>(launch.launches) + block);
   iteration() = 0;

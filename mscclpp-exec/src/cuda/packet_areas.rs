@@ -9,7 +9,7 @@ use super::memory::DeviceMemory;
 
 /// The areas of all launches of a plan, those in graphs too.
 pub(super) struct PacketAreas {
-    /// The address of the present table, which launches read; behind it a table without areas.
+    /// The address of the present table, which launches read; after it a table without areas.
     pointer: DeviceMemory,
     /// Tables that a launch may have begun to read.
     tables: Mutex<Vec<DeviceMemory>>,
