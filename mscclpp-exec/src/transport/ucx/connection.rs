@@ -11,11 +11,11 @@
 //! [`Progress`](super::progress::Progress), also while the rank is in no launch.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use mscclpp_bootstrap::{ActiveTimeout, BodyHasher, Digest, StreamKeys, digest};
+use mscclpp_bootstrap::{BodyHasher, Digest, StreamKeys, digest};
 
 use super::control::{Control, Record};
+use super::quiet::Quiet;
 use super::worker::{
     Content, Descriptor, Endpoint, HEADER_BYTES, MAX_EAGER_BYTES, Outgoing, PREFIX_BYTES, Token, Transfer, WINDOW,
     Worker,
@@ -31,9 +31,6 @@ const MAX_RECEIVES: usize = 4;
 
 /// Number of calls after which the stream is read, which takes a call of the system.
 const CONTROL_INTERVAL: u32 = 32;
-
-/// Time without a message after which a closed peer, or one that UCX has lost, sends nothing more.
-const QUIET_TIME: Duration = Duration::from_millis(200);
 
 /// A connection.
 pub(super) struct Connection<B: Buffer + 'static> {
@@ -67,7 +64,7 @@ pub(super) struct Connection<B: Buffer + 'static> {
     /// Why UCX has lost the peer.
     broken: Option<String>,
     /// Time since the peer was lost or has closed the stream, and nothing has arrived.
-    quiet: Option<ActiveTimeout>,
+    quiet: Quiet,
     /// Whether nothing more arrives, and whether this side has ended.
     is_over: bool,
     is_closed: bool,
@@ -113,7 +110,7 @@ impl<B: Buffer + 'static> Connection<B> {
             malformed: None,
             failed: None,
             broken: None,
-            quiet: None,
+            quiet: Quiet::default(),
             is_over: false,
             is_closed: false,
         }
@@ -222,7 +219,10 @@ impl<B: Buffer + 'static> Connection<B> {
         }
         let first = self.incoming.front().map(|first| &first.bytes);
         let has_arrived = matches!(first, Some(Bytes::Eager(_) | Bytes::Ready(_)));
-        if !has_arrived && self.quiet.get_or_insert_with(|| ActiveTimeout::new(QUIET_TIME)).is_expired() {
+        let is_part = matches!(first, Some(Bytes::Receiving(transfer)) if transfer.is_pending());
+        // UCX does not order messages, and the stream may be faster than it.
+        let is_announced = self.last.as_ref().is_some_and(|(count, _)| *count > self.opened);
+        if !has_arrived && self.quiet.is_over(is_part || is_announced, worker.num_events()) {
             self.is_over = true;
             if let Some(reason) = self.broken.take_if(|_| !self.control.is_closed()) {
                 self.failed.get_or_insert(format!("UCX: {reason}"));
@@ -325,7 +325,7 @@ impl<B: Buffer + 'static> Connection<B> {
             return Err(self.keys.as_ref().map_or(Malformed::Frame([0; 7]), |_| Malformed::Unauthenticated { number }));
         }
         let Some(arrived) = worker.take(&self.tokens[1]) else { return Ok(false) };
-        self.quiet = None;
+        self.quiet.restart();
         self.opened = number;
         let (bytes, seal) = arrived.prefix.split_first_chunk().unwrap_or((&[0; _], &[]));
         let digest = match &mut self.keys {

@@ -13,6 +13,7 @@ mod control;
 mod library;
 mod opening;
 mod progress;
+mod quiet;
 mod report;
 #[cfg(test)]
 mod tests;

@@ -89,6 +89,8 @@ pub(super) struct Worker {
     closing: RefCell<Vec<Request>>,
     /// What the error handlers of endpoints write to.
     errors: RefCell<Vec<Rc<Cell<Status>>>>,
+    /// Number of times that UCX has done something.
+    num_events: Cell<u64>,
     mark: ProcessMark,
 }
 
@@ -216,6 +218,7 @@ impl Worker {
             abandoned: Abandoned::default(),
             closing: RefCell::default(),
             errors: RefCell::default(),
+            num_events: Cell::default(),
             mark: ProcessMark::new(),
         };
         let handler = AmHandlerParam {
@@ -249,7 +252,14 @@ impl Worker {
             return false;
         }
         // SAFETY: the worker is valid, and its inbox not borrowed.
-        unsafe { (self.library.functions.ucp_worker_progress)(self.handle) != 0 }
+        let has_worked = unsafe { (self.library.functions.ucp_worker_progress)(self.handle) != 0 };
+        self.num_events.set(self.num_events.get() + u64::from(has_worked));
+        has_worked
+    }
+
+    /// Returns the number of times that UCX has done something.
+    pub(super) fn num_events(&self) -> u64 {
+        self.num_events.get()
     }
 
     /// Accepts messages of a connection.
@@ -482,6 +492,11 @@ impl Worker {
 const LOST: StatusPtr = -25_isize as StatusPtr;
 
 impl<T: Send> Transfer<T> {
+    /// Returns whether it is not known to be complete.
+    pub(super) fn is_pending(&self) -> bool {
+        self.request.is_some()
+    }
+
     /// Returns the memory of a transfer that is complete.
     pub(super) fn into_memory(mut self) -> Option<T> {
         if self.request.is_some() {
