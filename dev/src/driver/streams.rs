@@ -1,15 +1,15 @@
 //! Streams.
 
 use mscclpp_exec::cuda::Handle;
-use mscclpp_exec::cuda::calls::Streams;
+use mscclpp_exec::cuda::calls::{Priority, Streams};
 
 use super::{Simulator, released};
 use crate::host::{Queue, Result, Work};
 
 impl Simulator {
-    fn add_stream(&self, has_priority: bool) -> Handle {
+    fn add_stream(&self, priority: Option<Priority>) -> Handle {
         let (handle, device) = (self.machine.handle(), self.properties.ordinal);
-        self.machine.state().streams.insert(handle.0, Queue { device, has_priority, ..Queue::default() });
+        self.machine.state().streams.insert(handle.0, Queue { device, priority, ..Queue::default() });
         handle
     }
 }
@@ -17,12 +17,12 @@ impl Simulator {
 impl Streams for Simulator {
     fn create_stream(&self) -> Result<Handle> {
         self.called("cuStreamCreate")?;
-        Ok(self.add_stream(false))
+        Ok(self.add_stream(None))
     }
 
-    fn create_priority_stream(&self) -> Result<Handle> {
+    fn create_priority_stream(&self, priority: Priority) -> Result<Handle> {
         self.called("cuStreamCreateWithPriority")?;
-        Ok(self.add_stream(self.machine.options.bug != Some("equal_priorities")))
+        Ok(self.add_stream((self.machine.options.bug != Some("equal_priorities")).then_some(priority)))
     }
 
     fn destroy_stream(&self, stream: Handle) -> Result<()> {

@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use mscclpp_exec::cuda::calls::Priority;
 use mscclpp_exec::cuda::{DriverError, Handle};
 
 use super::work::store;
@@ -17,7 +18,8 @@ const VALUE_INTERVAL: Duration = Duration::from_micros(200);
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) device: u32,
-    pub(crate) has_priority: bool,
+    /// None for an ordinary stream.
+    pub(crate) priority: Option<Priority>,
     pub(crate) recording: Option<CaptureState>,
     pub(crate) work: VecDeque<Work>,
     /// Numbers of its work among all that was enqueued on the host.
@@ -57,10 +59,10 @@ impl State {
         let first = |queue: &Queue| queue.numbers.front().copied().unwrap_or(u64::MAX);
         let mut firsts = BTreeMap::new();
         for queue in self.streams.values() {
-            let of_connection = firsts.entry((queue.device, queue.has_priority)).or_insert(u64::MAX);
+            let of_connection = firsts.entry((queue.device, queue.priority)).or_insert(u64::MAX);
             *of_connection = first(queue).min(*of_connection);
         }
-        let is_first = |queue: &Queue| first(queue) == firsts[&(queue.device, queue.has_priority)];
+        let is_first = |queue: &Queue| first(queue) == firsts[&(queue.device, queue.priority)];
         let unblocked = self.streams.iter().filter(|(_, queue)| !one_connection || is_first(queue));
         unblocked.map(|(&stream, _)| stream).collect()
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::CudaUnavailable;
 use super::abi;
+use super::calls::Priority;
 use super::counter::FreeCounters;
 use super::driver::{Handle, Peer, Properties, SharedDriver};
 use super::images;
@@ -132,7 +133,15 @@ impl Device {
     /// # Errors
     /// [`Error::Driver`].
     pub fn priority_stream(&self) -> Result<Stream, Error> {
-        Stream::with_priority(self)
+        Stream::with_priority(self, Priority::Highest)
+    }
+
+    /// Creates a stream for transfers for which streams of callers wait, and which may wait for work on streams of the highest priority.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub(crate) fn transfer_stream(&self) -> Result<Stream, Error> {
+        Stream::with_priority(self, Priority::Second)
     }
 
     /// Returns whether the device supports multicast objects, with which one store reaches all devices of a switch and
@@ -266,7 +275,8 @@ impl Device {
     fn check_abi(&self, function: Handle) -> Result<(), Error> {
         let driver = self.driver();
         let answer = DeviceMemory::zeroed(driver, 8)?;
-        let stream = self.stream()?;
+        // Streams of callers may wait for what is prepared with these kernels.
+        let stream = self.priority_stream()?;
         // SAFETY: the kernel writes 8 bytes to the address in its parameters, which are allocated until the stream is
         // done.
         unsafe { driver.launch(function, 1, 1, stream.on(driver)?.handle(), &answer.address().to_le_bytes())? };

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use super::calls::Priority;
 use super::capture::{CaptureGuard, SetUp};
 use super::device::Device;
 use super::driver::{self, CaptureMode, Driver, Handle, SharedDriver};
@@ -78,8 +79,8 @@ impl Stream {
         Ok(Self::owned(device, device.driver().create_stream()?))
     }
 
-    pub(super) fn with_priority(device: &Device) -> Result<Self, Error> {
-        Ok(Self::owned(device, device.driver().create_priority_stream()?))
+    pub(super) fn with_priority(device: &Device, priority: Priority) -> Result<Self, Error> {
+        Ok(Self::owned(device, device.driver().create_priority_stream(priority)?))
     }
 
     fn owned(device: &Device, handle: Handle) -> Self {
@@ -105,6 +106,11 @@ impl Stream {
     /// when this work is complete, whatever is enqueued after it.
     pub(crate) fn borrowed(&self) -> Self {
         Self { lanes: self.lanes.iter().map(|lane| Lane::foreign(&lane.device, lane.handle)).collect() }
+    }
+
+    /// Returns another handle of the stream.
+    pub(super) fn share(&self) -> Self {
+        Self { lanes: self.lanes.clone() }
     }
 
     /// Returns its stream on a device.

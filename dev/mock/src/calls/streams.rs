@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use mscclpp_exec::cuda::Handle;
+use mscclpp_exec::cuda::calls::Priority;
 
 use super::{ask, calls, give_optional, valid};
 use crate::code::{self, Code};
@@ -20,7 +21,8 @@ fn create(flags: c_uint, priority: c_int) -> Result<usize, Code> {
     valid(flags <= NON_BLOCKING && (GREATEST..=0).contains(&priority))?;
     let stream = match priority {
         0 => ask(|driver| driver.create_stream())?.0,
-        _ => ask(|driver| driver.create_priority_stream())?.0,
+        GREATEST => ask(|driver| driver.create_priority_stream(Priority::Highest))?.0,
+        _ => ask(|driver| driver.create_priority_stream(Priority::Second))?.0,
     };
     streams::add(stream, flags != NON_BLOCKING, priority)?;
     Ok(stream)

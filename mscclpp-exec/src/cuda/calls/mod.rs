@@ -32,4 +32,4 @@ pub use self::kernels::Kernels;
 pub use self::memory::Memory;
 pub use self::multicast::Multicast;
 pub use self::sharing::IpcMemory;
-pub use self::streams::Streams;
+pub use self::streams::{Priority, Streams};

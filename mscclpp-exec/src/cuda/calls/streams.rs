@@ -2,6 +2,17 @@
 
 use crate::cuda::driver::{Handle, Result};
 
+/// A priority of streams. Streams of different priorities are meant not to share a hardware queue of the device, which executes work
+/// in the order in which it was enqueued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// The highest one but one; the lowest one on a device with fewer than three: for transfers that other streams wait for, and
+    /// which wait for copies.
+    Second,
+    /// The highest one: for copies that kernels on other streams wait for.
+    Highest,
+}
+
 /// Driver calls for streams and for enqueued work other than kernels. Errors of enqueued work are reported by the call
 /// that waits for it, or by any later one.
 pub trait Streams {
@@ -11,11 +22,11 @@ pub trait Streams {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     fn create_stream(&self) -> Result<Handle>;
 
-    /// Creates such a stream with the highest priority that the device has: for work that kernels on other streams wait for.
+    /// Creates such a stream with one of the device's highest priorities.
     ///
     /// # Errors
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
-    fn create_priority_stream(&self) -> Result<Handle>;
+    fn create_priority_stream(&self, priority: Priority) -> Result<Handle>;
 
     /// Destroys a stream; the work enqueued on it still completes.
     ///

@@ -18,7 +18,7 @@ use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
 pub(super) use self::open::{count, current};
-use super::calls::Streams;
+use super::calls::{Priority, Streams};
 use super::driver::{Driver, DriverError, Handle, Peer, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};
 
@@ -62,12 +62,12 @@ impl Cuda {
         Ok(Entered { before: (before != self.context).then_some(before) })
     }
 
-    /// Returns the stream for clearing and copying memory.
+    /// Returns the stream for clearing and copying memory, for which streams of callers may wait.
     fn own_stream(&self) -> Result<Handle> {
         let mut own = self.own_stream.lock().unwrap_or_else(PoisonError::into_inner);
         match *own {
             Some(stream) => Ok(stream),
-            None => Ok(*own.insert(self.create_stream()?)),
+            None => Ok(*own.insert(self.create_priority_stream(Priority::Highest)?)),
         }
     }
 }

@@ -4,7 +4,7 @@ use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
 use super::{Cuda, named, stream};
-use crate::cuda::calls::Streams;
+use crate::cuda::calls::{Priority, Streams};
 use crate::cuda::driver::{Handle, Result};
 
 impl Streams for Cuda {
@@ -14,11 +14,15 @@ impl Streams for Cuda {
         named("cuStreamCreate", created).map(|stream| Handle(stream as usize))
     }
 
-    fn create_priority_stream(&self) -> Result<Handle> {
+    fn create_priority_stream(&self, priority: Priority) -> Result<Handle> {
         let _current = self.enter()?;
         // A lower number is a higher priority; a device without priorities has one number.
-        let (_, highest) = named("cuCtxGetStreamPriorityRange", result::stream::get_priority_range())?;
-        let created = result::stream::create_with_priority(result::stream::StreamKind::NonBlocking, highest);
+        let (lowest, highest) = named("cuCtxGetStreamPriorityRange", result::stream::get_priority_range())?;
+        let number = match priority {
+            Priority::Highest => highest,
+            Priority::Second => lowest.min(highest.saturating_add(1)),
+        };
+        let created = result::stream::create_with_priority(result::stream::StreamKind::NonBlocking, number);
         named("cuStreamCreateWithPriority", created).map(|stream| Handle(stream as usize))
     }
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 pub(super) use self::failure::Failure;
 use self::queue::Queue;
 use super::abi;
+use super::calls::Priority;
 use super::device::Device;
 use super::driver::{self, CaptureMode, Handle, SharedDriver};
 use super::event_pool::EventPool;
@@ -102,7 +103,7 @@ impl Proxies {
         let table: Vec<_> =
             (0_u64..).zip(&queues).map(|(number, queue)| queue.of_device(heads.address() + 8 * number)).collect();
         let table = DeviceMemory::holding(&driver, &table)?;
-        let stream = driver.create_priority_stream()?;
+        let stream = driver.create_priority_stream(Priority::Highest)?;
         let state = Mutex::new(State {
             events: EventPool::new(&driver),
             taken: vec![0; count],

@@ -28,6 +28,7 @@ pub(in crate::cuda) use self::traffic::{Markers, Traffic};
 use self::wire::{LostRank, NodeConnection};
 use super::memory::RegionTable;
 use super::staging::{HostBuffer, StagingBuffer, Stagings};
+use crate::cuda::calls::Priority;
 use crate::cuda::device::Device;
 use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::event_pool::EventPool;
@@ -94,7 +95,7 @@ impl NodeConnections {
         };
         let wires = peers.iter().map(wire).collect::<driver::Result<_>>()?;
         Ok(Self {
-            stream: driver.create_priority_stream()?,
+            stream: driver.create_priority_stream(Priority::Highest)?,
             events: EventPool::new(&driver),
             driver,
             bootstrap: Arc::clone(bootstrap),
