@@ -30,7 +30,8 @@ use super::{at, mock};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64, &BuiltinAlgorithm) -> Result<(), Failed>;
-    let tests: [(&str, Test); 2] = [("one_process", in_one_process), ("processes", in_processes)];
+    let tests: [(&str, Test); 3] =
+        [("one_process", in_one_process), ("processes", in_processes), ("short", few_elements)];
     let of_plans = seeds.clone();
     let plans = algorithms::all().iter().flat_map(|algorithm| {
         let seeds = of_plans.clone();
@@ -95,14 +96,14 @@ struct Sequence {
 impl Sequence {
     fn new(plan: Plan) -> Result<Self, Failed> {
         let ranks = u64::from(plan.num_ranks());
-        Self::of_counts(plan, COUNTS.map(|count| count * ranks))
+        Self::of_counts(plan, &COUNTS.map(|count| count * ranks))
     }
 
     /// Launches of these numbers of elements.
-    fn of_counts(plan: Plan, counts: [u64; 5]) -> Result<Self, Failed> {
+    fn of_counts(plan: Plan, counts: &[u64]) -> Result<Self, Failed> {
         let ranks = plan.num_ranks();
         let mut launches = Vec::new();
-        for (seed, count) in (1..).zip(counts) {
+        for (seed, &count) in (1..).zip(counts) {
             let message = Message::new(DataType::F32, count).any_size();
             let mut run = cpu::Executor::new(ranks).prepare(&plan, message)?;
             let mut buffers = run.buffers()?;
@@ -320,13 +321,17 @@ fn in_processes(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     if !algorithm.supports(RANKS, RANKS) {
         return Ok(());
     }
-    let sequence = Sequence::new(plan_of(algorithm, RANKS, RANKS)?)?;
-    let results = each_with_driver(seed, RANKS, |world, driver, device, rank| {
+    with_pauses(seed, RANKS, &Sequence::new(plan_of(algorithm, RANKS, RANKS)?)?)
+}
+
+/// Runs launches on ranks in threads that pause at random.
+fn with_pauses(seed: u64, ranks: u32, sequence: &Sequence) -> Result<(), Failed> {
+    let results = each_with_driver(seed, ranks, |world, driver, device, rank| {
         let handle = driver.create_stream()?;
         let mut state = seed ^ u64::from(rank) << 32;
         // SAFETY: a stream of this device, which is destroyed after the executor's last launch.
         let stream = unsafe { Stream::from_raw(device, handle.0) };
-        let done = run(world, &stream, &[Caller::new(rank, driver, device, handle)], &sequence, || {
+        let done = run(world, &stream, &[Caller::new(rank, driver, device, handle)], sequence, || {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             std::thread::sleep(Duration::from_micros((state >> 33) % 3 * 500));
         });
@@ -381,8 +386,34 @@ fn short_messages(seed: u64) -> Result<(), Failed> {
     let algorithm = algorithms::find("alltoall_packets").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile_tree(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?;
     tree.collective.kind = CollectiveKind::Test { input: RANKS, output: RANKS };
-    let sequence = Sequence::of_counts(Plan::new(&tree), SHORT)?;
+    let sequence = Sequence::of_counts(Plan::new(&tree), &SHORT)?;
     on_devices(options(seed, RANKS, None), &[0, 1, 2], &sequence)
+}
+
+/// Launches of 1 to 64 elements between longer ones, where some ranks have nothing to send to some others. 448 seeds have all numbers of
+/// elements on 2 to 8 ranks, on devices of one process and of several.
+fn few_elements(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
+    let (is_one_process, ranks, first) = (seed.is_multiple_of(2), 2 + (seed / 2 % 7) as u32, 1 + seed / 14 % 32);
+    if !algorithm.supports(ranks, ranks) {
+        return Ok(());
+    }
+    let plan = plan_of(algorithm, ranks, ranks)?;
+    let is_possible = |count: u64| {
+        let run = cpu::Executor::new(ranks).prepare(&plan, Message::new(DataType::F32, count).any_size());
+        !matches!(run, Err(Error::IndivisibleCount { .. }))
+    };
+    let unit = if is_possible(1) { 1 } else { u64::from(ranks) };
+    let long = 60 * u64::from(ranks);
+    let counts: Vec<u64> = [first, first + 32].into_iter().flat_map(|count| [unit * count, long]).collect();
+    let sequence = Sequence::of_counts(plan, &counts)?;
+    let place = |failed: Failed| at(format_args!("{ranks} ranks, {counts:?} elements"), &failed);
+    match is_one_process {
+        true => {
+            let map: Vec<usize> = (0..ranks as usize).collect();
+            on_devices(options(seed / 2, ranks, None), &map, &sequence).map_err(place)
+        }
+        false => with_pauses(seed, ranks, &sequence).map_err(place),
+    }
 }
 
 /// Without the wait at the beginning or at the end, plans that need it have wrong results.

@@ -428,6 +428,11 @@ impl Communicator {
     /// Locks the state of calls. Does not wait: two threads must not use one rank at the same time.
     pub(super) fn calls(&self) -> Result<MutexGuard<'_, Calls>, Error> {
         self.wait_for_started();
+        self.try_calls()
+    }
+
+    /// Locks the state of calls as [`calls`](Self::calls) does, also while started calls are made.
+    pub(super) fn try_calls(&self) -> Result<MutexGuard<'_, Calls>, Error> {
         match self.inner.calls.try_lock() {
             Ok(calls) => Ok(calls),
             Err(TryLockError::WouldBlock) => Err(Error::Busy),

@@ -106,7 +106,12 @@ impl Communicator {
         self.wait_for_started();
         let _place = place::enter(Location::caller());
         let pair = self.pair(peer, sequence)?;
-        run(&pair).map_err(|source| Error::Transfer { call, rank: self.rank(), peer, source: Box::new(source) })
+        run(&pair).map_err(|source| self.failed_transfer(call, peer, sequence, source))
+    }
+
+    fn failed_transfer(&self, call: &'static str, peer: u32, sequence: Sequence, source: Error) -> Error {
+        let is_send_on_stream = sequence.is_sent() == Some(true);
+        Error::Transfer { call, rank: self.rank(), peer, is_send_on_stream, source: Box::new(source) }
     }
 
     /// Checks that a rank is another one of the communicator.
@@ -123,10 +128,9 @@ impl Communicator {
     #[track_caller]
     pub(super) fn each_pair(&self, run: impl Fn(&Self) -> Result<(), Error>) -> Result<(), Error> {
         let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let run = |((peer, _), pair): ((u32, Sequence), Self)| {
+        let run = |((peer, sequence), pair): ((u32, Sequence), Self)| {
             let pair = Self { timeout: self.timeout, ..pair };
-            let failed = |source| Error::Transfer { call: "synchronize", rank: self.rank(), peer, source };
-            run(&pair).map_err(|source| failed(Box::new(source)))
+            run(&pair).map_err(|source| self.failed_transfer("synchronize", peer, sequence, source))
         };
         pairs.into_iter().map(run).fold(Ok(()), Result::and)
     }

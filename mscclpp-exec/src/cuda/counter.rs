@@ -1,6 +1,7 @@
 //! Counters in device memory, with which a stream waits for work that another thread enqueues later.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::buffers::DeviceSlice;
 use super::capture::refuse_in_capture;
@@ -70,8 +71,10 @@ impl Counter {
         let begin = stream.untimed_event()?;
         self.last += 1;
         let ticket = Ticket { _device: self.device.clone(), address: self.address, value: self.last };
-        let work = DeferredWork { begin, memory: memory.as_slice(), ticket: ticket.clone() };
-        Ok((work, DeferredWait { ticket, stream, _memory: memory, is_done: false }))
+        let progress = Arc::<Progress>::default();
+        let work =
+            DeferredWork { begin, memory: memory.as_slice(), ticket: ticket.clone(), progress: Arc::clone(&progress) };
+        Ok((work, DeferredWait { ticket, stream, progress, _memory: memory, is_done: false }))
     }
 
     /// Ends all waits, now and after what is pending on `stored`, the stream of all other stores, which may store earlier values.
@@ -120,27 +123,66 @@ impl Ticket {
     }
 }
 
+/// How far deferred work is, for a lending stream that cannot wait for it.
+#[derive(Default)]
+struct Progress(Mutex<State>);
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Pending,
+    /// It was enqueued on a stream, whole or in part.
+    Begun(Stream),
+    /// It is not enqueued any more, because the lending stream cannot wait for it.
+    Cancelled(Error),
+}
+
+impl Progress {
+    /// Ends the work: it is not enqueued any more, or complete if it was. `error`: why the lending stream does not wait for it.
+    fn end(&self, error: &Error) {
+        let mut state = self.lock();
+        match &*state {
+            State::Pending => *state = State::Cancelled(error.clone()),
+            // Work whose stream has failed does not continue.
+            State::Begun(stream) => _ = stream.synchronize(),
+            State::Cancelled(_) => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Work on memory that another stream lends, which waits for it.
 pub(crate) struct DeferredWork {
     /// The lending stream has reached its call.
     begin: Event,
     memory: DeviceSlice,
     ticket: Ticket,
+    progress: Arc<Progress>,
 }
 
 impl DeferredWork {
     /// Enqueues the work: `enqueue` does it on a stream.
     ///
     /// # Errors
-    /// Those of `enqueue`, after which the waits are not ended; [`Error::Driver`].
+    /// Those of `enqueue`, after which the waits are not ended; [`Error::Driver`], also why the lending stream does not wait: then
+    /// nothing is enqueued.
     pub(crate) fn run(
         &self,
         stream: &Stream,
         enqueue: impl FnOnce(&Lent<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         stream.wait_for(&self.begin)?;
+        // Locked until all is enqueued, so that the memory stays lent.
+        let mut state = self.progress.lock();
+        if let State::Cancelled(error) = &*state {
+            return Err(error.clone());
+        }
+        *state = State::Begun(stream.share());
         // SAFETY: the memory is what the lending stream lends until its `DeferredWait`, after which its later work begins when this
-        // has ended.
+        // has ended. If it cannot wait, it has not cancelled this work, and waits on the host for what was enqueued.
         enqueue(&unsafe { Lent::new(self.memory) })?;
         self.ticket.pass(stream)
     }
@@ -150,6 +192,7 @@ impl DeferredWork {
 pub(crate) struct DeferredWait<'a> {
     ticket: Ticket,
     stream: &'a Stream,
+    progress: Arc<Progress>,
     _memory: Lent<'a>,
     is_done: bool,
 }
@@ -158,7 +201,7 @@ impl DeferredWait<'_> {
     /// Lets later work of the stream wait.
     ///
     /// # Errors
-    /// [`Error::Driver`].
+    /// [`Error::Driver`], after which the work does not use the memory any more.
     pub(crate) fn enqueue(mut self) -> Result<(), Error> {
         self.enqueue_once()
     }
@@ -168,7 +211,8 @@ impl DeferredWait<'_> {
             return Ok(());
         }
         // SAFETY: the memory of counters is freed with the device, which waits for its work.
-        unsafe { self.stream.wait_value(self.ticket.address, self.ticket.value) }
+        let waits = unsafe { self.stream.wait_value(self.ticket.address, self.ticket.value) };
+        waits.inspect_err(|error| self.progress.end(error))
     }
 }
 

@@ -14,26 +14,22 @@ const MIN_SLEEP: Duration = Duration::from_micros(50);
 const MAX_SLEEP: Duration = Duration::from_micros(500);
 
 impl Stream {
-    /// Waits until all work on this stream is complete. `check` is called at intervals until it returns an error, which makes the work end
-    /// early; that is returned once the work is complete.
+    /// Waits until all work on this stream is complete. `check` is called at intervals; after a failure it makes the work end early.
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn synchronize_watching<E>(
-        &self,
-        mut check: impl FnMut() -> Result<(), E>,
-    ) -> Result<Result<(), E>, Error> {
+    pub(crate) fn synchronize_watching(&self, mut check: impl FnMut()) -> Result<(), Error> {
         let begin = Instant::now();
-        let (mut next_check, mut checked) = (begin, Ok(()));
+        let mut next_check = begin;
         while !self.is_idle()? {
             let now = Instant::now();
-            if checked.is_ok() && now >= next_check {
+            if now >= next_check {
                 next_check = now + CHECK_INTERVAL;
-                checked = check();
+                check();
             }
             pause(now - begin);
         }
-        Ok(checked)
+        Ok(())
     }
 }
 

@@ -49,7 +49,7 @@ impl Error {
             Self::ReceiveMemory { .. } | Self::PeerOutOfMemory { .. } => Code::OutOfResources,
             Self::Panicked { .. } => Code::CallPanicked,
             Self::LateData(_) => Code::LateAccess,
-            Self::DroppedBuffer { .. } | Self::Busy => Code::CallMismatch,
+            Self::DroppedBuffer { .. } | Self::Busy | Self::BusyTimeout { .. } => Code::CallMismatch,
             Self::NotCoResident { .. } => Code::NotResident,
             Self::NoPeerAccess { .. } => Code::NoPeerAccess,
             #[cfg(feature = "cuda")]
@@ -149,7 +149,7 @@ impl Error {
             Self::Bootstrap(error) if error.help().is_some() => error.help()?.into(),
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) if aborted.cause.help().is_some() => aborted.cause.help()?.into(),
-            Self::Busy => "use a separate communicator per thread, or make all calls from one thread".into(),
+            Self::Busy | Self::BusyTimeout { .. } => "use a separate communicator per thread, or make all calls from one thread".into(),
             Self::DroppedBuffer { .. } => "drop shared buffers at the same point of the sequence of calls on all \
                 ranks"
                 .into(),
@@ -163,6 +163,14 @@ impl Error {
                 "send smaller messages, use fewer ranks, or free memory of the device".into()
             }
             Self::ReceiveMemory { .. } => "send fewer elements at once".into(),
+            Self::Transfer { is_send_on_stream: true, source, .. }
+                if matches!(source.kind(), ErrorKind::Timeout | ErrorKind::Stalled) =>
+            {
+                "make the sends and receives of both ranks in a group (`Group`, `ncclGroupStart`, \
+                 `batch_isend_irecv`), or receive first on one of them"
+                    .into()
+            }
+            Self::Transfer { source, .. } => return source.help(),
             error if error.kind() == ErrorKind::RankLost => {
                 "create a communicator of the remaining ranks with `shrink`".into()
             }

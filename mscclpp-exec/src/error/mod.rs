@@ -22,6 +22,8 @@ pub use mscclpp_core::diag::{ErrorKind, RootCause};
 pub(crate) use stall::path;
 pub use stall::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 
+use std::time::Duration;
+
 use mscclpp_core::types::ReduceOp;
 use thiserror::Error;
 
@@ -315,6 +317,17 @@ pub enum Error {
     /// Two threads use one rank at the same time.
     #[error("another thread is already making a call on this rank")]
     Busy,
+    /// Another thread used the rank for as long as the timeout.
+    #[error(
+        "another thread of rank {rank} was in a call of the same communicator for {:.1} s, as long as the timeout",
+        waited.as_secs_f64()
+    )]
+    BusyTimeout {
+        /// This rank.
+        rank: u32,
+        /// How long this thread waited for the other one.
+        waited: Duration,
+    },
     /// A rank passed a buffer that this rank has dropped.
     #[error("rank {peer} passes shared buffer {number}, which rank {rank} has dropped")]
     DroppedBuffer {
@@ -414,8 +427,8 @@ pub enum Error {
     },
     /// A transfer between two ranks that failed.
     #[error(
-        "{call} of rank {rank} with rank {peer} (ranks 0 and 1 of their own communicator are ranks {} and {}): {source}",
-        rank.min(peer), rank.max(peer)
+        "{call} of rank {rank} with rank {peer} (ranks 0 and 1 of their own communicator are ranks {} and {}): {source}{}",
+        rank.min(peer), rank.max(peer), NotReceived::new(*rank, *peer, *is_send_on_stream, source)
     )]
     Transfer {
         /// The call.
@@ -424,6 +437,8 @@ pub enum Error {
         rank: u32,
         /// The other rank.
         peer: u32,
+        /// Whether it sends device memory: unless it is buffered, it occupies its stream until it is received.
+        is_send_on_stream: bool,
         /// The failure in the communicator of the two ranks.
         source: Box<Error>,
     },
@@ -476,6 +491,35 @@ pub enum Error {
 
 fn available_text(available: Option<&AvailableMemory>) -> String {
     available.map_or_else(|| "the system has refused them".to_owned(), |available| format!("only {available}"))
+}
+
+/// What a message says about a send that was not received in time: two ranks that both send first wait for each other.
+struct NotReceived {
+    rank: u32,
+    peer: u32,
+    is_send: bool,
+}
+
+impl NotReceived {
+    /// `is_send`: whether the transfer sends on a stream; `source`: why it failed.
+    fn new(rank: u32, peer: u32, is_send: bool, source: &Error) -> Self {
+        let is_late = matches!(source.kind(), ErrorKind::Timeout | ErrorKind::Stalled);
+        Self { rank, peer, is_send: is_send && is_late }
+    }
+}
+
+impl std::fmt::Display for NotReceived {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rank, peer, is_send } = *self;
+        if !is_send {
+            return Ok(());
+        }
+        write!(
+            f,
+            "; rank {peer} did not receive it in time: if it is in a send to rank {rank}, both wait for each other, because sends \
+             that exceed the buffer of 4 MiB occupy their streams until they are received"
+        )
+    }
 }
 
 impl std::fmt::Debug for Error {

@@ -41,6 +41,7 @@ impl Error {
             Self::Transfer { source, .. } => source.kind(),
             Self::DroppedBuffer { .. } => ErrorKind::Mismatch,
             Self::Busy => ErrorKind::Busy,
+            Self::BusyTimeout { .. } => ErrorKind::Timeout,
             Self::ScratchLimit { .. }
             | Self::OutOfMemory { .. }
             | Self::LimitExceeded { .. }
@@ -91,6 +92,7 @@ impl Error {
             | Self::OwnTransfer { rank, .. }
             | Self::Transfer { rank, .. }
             | Self::ReceiveMemory { rank, .. }
+            | Self::BusyTimeout { rank, .. }
             | Self::Panicked { rank, .. } => Some(*rank),
             #[cfg(feature = "cuda")]
             Self::MapFailed { rank, .. } | Self::NotShareable { rank, .. } => Some(*rank),
@@ -142,7 +144,7 @@ impl Error {
             #[cfg(feature = "cuda")]
             Self::MapFailed { peer, .. } | Self::NotShareable { rank: peer, .. } => *peer,
             Self::LateData(late) => late.peer,
-            Self::ReceiveMemory { rank, .. } => *rank,
+            Self::ReceiveMemory { rank, .. } | Self::BusyTimeout { rank, .. } => *rank,
             Self::Transfer { rank, peer, source, .. } => {
                 let of_pair = source.root_cause()?.rank;
                 if of_pair == 0 { *rank.min(peer) } else { *rank.max(peer) }

@@ -428,7 +428,11 @@ class Backend(_BASE):  # type: ignore[misc]
     # Transfers.
 
     def send(self, tensors: Any, dst_rank: int, tag: int = 0) -> Work:
-        """Sends a tensor to a rank, which receives it with the same tag; tensors on devices in the order of their calls."""
+        """Sends a tensor to a rank, which receives it with the same tag; tensors on devices in the order of their calls.
+
+        On devices, sends that exceed the buffer of 4 MiB occupy their stream until they are received: ranks that exchange such
+        tensors use ``batch_isend_irecv``.
+        """
         tensor = Buffers().input(tensors[0])
         if tensor.is_cuda:
             return self._transfer_on_device((True, tensor, dst_rank), tensors, None)

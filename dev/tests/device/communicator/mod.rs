@@ -14,6 +14,7 @@ mod frees;
 mod memory;
 mod registrations;
 mod switches;
+mod transfer_failures;
 mod transfers;
 
 use std::thread;
@@ -36,7 +37,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 57] = [
+    let tests: [(&str, Test); 63] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -83,6 +84,21 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("transfers_of_different_lengths_are_reported", transfers::different_lengths_are_reported_by_both_ranks),
         ("both_ranks_may_send_first", transfers::both_ranks_may_send_first),
         ("receives_return_before_the_sender_calls", transfers::receives_return_before_the_sender_calls),
+        ("memory_of_long_transfers_is_dropped_at_once", transfer_failures::memory_of_long_transfers_is_dropped_at_once),
+        ("failed_waits_end_uses_of_memory", transfer_failures::failed_waits_end_uses_of_memory),
+        ("failed_peer_ends_waits_for_transfers", transfer_failures::failed_peer_ends_waits_for_transfers),
+        (
+            "failure_is_reported_while_another_thread_is_in_a_call",
+            transfer_failures::failure_is_reported_while_another_thread_is_in_a_call,
+        ),
+        (
+            "long_sends_that_wait_for_each_other_are_named",
+            transfer_failures::long_sends_that_wait_for_each_other_are_named,
+        ),
+        (
+            "transfers_share_no_queue_with_callers_and_proxies",
+            transfer_failures::transfers_share_no_queue_with_callers_and_proxies,
+        ),
         ("invalid_transfers_are_rejected", transfers::invalid_transfers_are_rejected),
         ("eager_calls_around_a_capture_keep_their_order", captures::eager_calls_around_a_capture_keep_their_order),
         ("first_calls_are_captured", first_captures::first_calls_are_captured),

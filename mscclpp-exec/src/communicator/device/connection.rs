@@ -53,6 +53,8 @@ pub(super) struct Connection {
     pub(super) posted: PostedCalls,
     /// Whether the report of an aborted launch was read.
     is_reported: bool,
+    /// Whether a failure was found that all later calls return.
+    pub(super) has_failed: bool,
     pub(super) last: Option<Launched>,
     pub(super) multicast: bool,
     pub(super) max_blocks: u32,
@@ -80,6 +82,7 @@ impl Connection {
             token: None,
             posted,
             is_reported: false,
+            has_failed: false,
             last: None,
             multicast: executor.has_multicast(),
             max_blocks: executor.max_blocks(),
@@ -257,21 +260,11 @@ impl Connection {
         Ok(self.token.insert(token).share())
     }
 
-    /// Waits for a stream, and reports whether the calls so far have succeeded.
-    pub(super) fn synchronize(&mut self, communicator: &Communicator, stream: &Stream) -> Result<(), Error> {
-        let bootstrap = communicator.bootstrap();
-        // The launches report a failure.
-        _ = stream.synchronize_watching(|| {
-            bootstrap.check_alive().and_then(|()| self.posted.ring.compare(bootstrap)).map_err(|cause| {
-                // Launches of this rank wait for ranks that will not come.
-                self.executor.fail(cause.into());
-                self.executor.abort_launches();
-            })
-        })?;
+    /// Reports whether the calls so far have succeeded, when a stream of all of them is done.
+    pub(super) fn finish(&mut self, stream: &Stream) -> Result<(), Error> {
         self.check(stream)?;
         self.executor.drain_ports().map_err(|error| self.fail(error))?;
-        let compared = self.posted.ring.compare(bootstrap);
-        compared.map_err(|error| self.fail(error.into()))
+        self.compare()
     }
 }
 

@@ -9,24 +9,47 @@ use crate::error::Error;
 impl Communicator {
     /// Returns whether the calls so far have failed, with the root cause, and aborts this rank's pending launches then: work
     /// that waits for them continues. For programs that wait for a stream with other means than
-    /// [`OnStream::synchronize`](crate::OnStream::synchronize). Waits for no other rank; while another thread is in a call, it
-    /// returns at once.
+    /// [`OnStream::synchronize`](crate::OnStream::synchronize). Waits for no other rank and no other thread: while one is in a call, the
+    /// failure of a rank or of a transfer is returned, and the thread reports a failure of its call.
     ///
     /// # Errors
     /// Those of `synchronize`.
     pub fn check(&self) -> Result<(), Error> {
-        let mut calls = match self.calls() {
-            Err(Error::Busy) => return Ok(()),
-            calls => calls?,
+        // All pending launches are aborted before one of them is waited for: they may follow one another on a stream.
+        let watched = self.watch().and(self.watch_transfers());
+        let own = match self.try_calls() {
+            Ok(mut calls) => calls.devices.connection.as_mut().map_or(Ok(()), |connection| connection.poll()),
+            Err(Error::Busy) => Ok(()),
+            Err(error) => Err(error),
         };
-        let own = match &mut calls.devices.connection {
-            Some(connection) => connection.poll(),
-            None => self.bootstrap().check_alive().map_err(Error::from),
-        };
-        drop(calls);
         // Launches of transfers end as well.
         let of_pairs = self.each_pair(Self::check);
-        own.and(self.inner.lanes.check()).and(of_pairs)
+        own.and(watched).and(of_pairs)
+    }
+
+    /// Checks the other ranks, and aborts this rank's pending launches if one of them has failed, except while another thread is in a
+    /// call, which does it. Waits for nothing.
+    ///
+    /// # Errors
+    /// Why the communicator has failed.
+    pub(super) fn watch(&self) -> Result<(), Error> {
+        match self.try_calls() {
+            Ok(mut calls) => match &mut calls.devices.connection {
+                Some(connection) => connection.watch(),
+                None => self.bootstrap().check_alive().map_err(Error::from),
+            },
+            Err(Error::Busy) => self.bootstrap().check_alive().map_err(Error::from),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks the transfers, and aborts the pending launches of those that have failed. Waits for nothing.
+    ///
+    /// # Errors
+    /// The first failure of a transfer, or of the other rank of one.
+    pub(super) fn watch_transfers(&self) -> Result<(), Error> {
+        let of_pairs = self.each_pair(Self::watch);
+        self.inner.lanes.check().and(of_pairs)
     }
 }
 
@@ -73,15 +96,36 @@ impl Connection {
         (staging + self.executor.scratch_bytes(), self.allocated_bytes())
     }
 
-    /// Checks the launches and the other ranks.
+    /// Checks the launches and the other ranks. The launches of a rank that has failed were aborted before.
     fn poll(&mut self) -> Result<(), Error> {
         if !self.executor.has_aborted() {
-            let compared = self.bootstrap.check_alive().and_then(|()| self.posted.ring.compare(&self.bootstrap));
-            return compared.map_err(|cause| self.fail(cause.into()));
+            let watched = self.watch();
+            if watched.is_err() && self.executor.is_idle() {
+                self.posted.ring.stop();
+            }
+            return watched;
         }
         // The launch ends as soon as its thread blocks notice that one of them has aborted.
         self.executor.wait_for_launches()?;
         let stream = self.device.stream()?;
         self.check(&stream)
+    }
+
+    /// Checks the other ranks and their calls, and aborts this rank's pending launches after a failure: they wait for ranks that will
+    /// not come. Waits for nothing.
+    ///
+    /// # Errors
+    /// Why the communicator has failed.
+    pub(super) fn watch(&mut self) -> Result<(), Error> {
+        if self.has_failed {
+            return self.executor.check();
+        }
+        let compared = self.bootstrap.check_alive().and_then(|()| self.posted.ring.compare(&self.bootstrap));
+        compared.map_err(|cause| {
+            let error = self.executor.fail(cause.into());
+            self.executor.abort_launches();
+            self.has_failed = self.executor.check().is_err();
+            error
+        })
     }
 }

@@ -159,6 +159,16 @@ impl Devices {
             none => Ok(none.insert(Box::new(Connection::new(on.communicator, on.stream)?))),
         }
     }
+
+    /// Returns the connection to the other ranks, if there was a call.
+    ///
+    /// # Errors
+    /// [`Error::StreamDeviceMismatch`].
+    fn connected(&mut self, stream: &Stream) -> Result<Option<&mut Connection>, Error> {
+        let Some(connection) = &mut self.connection else { return Ok(None) };
+        connection.check_stream(stream)?;
+        Ok(Some(connection))
+    }
 }
 
 impl Communicator {
@@ -274,23 +284,51 @@ impl OnStream<'_> {
         if self.stream.is_capturing()? {
             return Err(Error::Capturing { what: "cannot wait for the stream".into() });
         }
-        self.synchronize_calls()?;
+        let watched = self.wait_for_stream()?;
         self.communicator.inner.lanes.check()?;
-        self.communicator.each_pair(|pair| match pair.on(self.stream).synchronize_calls() {
+        self.communicator.each_pair(|pair| match pair.on(self.stream).finish_calls() {
             // A thread makes a transfer for which the stream does not wait.
             Err(Error::Busy) => Ok(()),
-            synchronized => synchronized,
-        })
+            finished => finished,
+        })?;
+        watched
     }
 
+    /// Waits until all work on the stream is complete, and reports whether the calls except transfers have succeeded. What the stream
+    /// waits for ends early if another rank fails; that is the result.
     #[track_caller]
-    fn synchronize_calls(&self) -> Result<(), Error> {
+    fn wait_for_stream(&self) -> Result<Result<(), Error>, Error> {
+        let (communicator, mut watched) = (self.communicator, Ok(()));
+        let mut calls = communicator.calls()?;
+        communicator.guard(&mut calls, |calls| {
+            let mut connection = calls.devices.connected(self.stream)?;
+            self.stream.synchronize_watching(|| {
+                let own = match &mut connection {
+                    Some(connection) => connection.watch(),
+                    None => communicator.bootstrap().check_alive().map_err(Error::from),
+                };
+                let of_transfers = communicator.watch_transfers();
+                if watched.is_ok() {
+                    watched = own.and(of_transfers);
+                }
+            })?;
+            match connection {
+                // The launches report a failure.
+                Some(connection) => connection.finish(self.stream),
+                None => Ok(()),
+            }
+        })?;
+        Ok(watched)
+    }
+
+    /// Reports whether the calls on the device have succeeded, when the stream is done.
+    #[track_caller]
+    fn finish_calls(&self) -> Result<(), Error> {
         let mut calls = self.communicator.calls()?;
         if calls.devices.connection.is_none() {
-            return self.stream.synchronize();
+            return Ok(());
         }
-        self.communicator
-            .guard(&mut calls, |calls| calls.devices.connection(self)?.synchronize(self.communicator, self.stream))
+        self.communicator.guard(&mut calls, |calls| calls.devices.connection(self)?.finish(self.stream))
     }
 
     /// Enqueues a barrier: work that is enqueued on the stream later begins when all ranks have made this call, and their

@@ -306,9 +306,15 @@ impl<T: Element> Channels<T> {
     pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
         let mut peers = PeerWatch::new(&self.bootstrap);
         // Kernels wait for signals that no rank sends any more.
-        let watched = stream.synchronize_watching(|| peers.check().inspect_err(|_| self.status.stop()));
+        let mut watched = Ok(());
+        let synchronized = stream.synchronize_watching(|| {
+            if watched.is_ok() {
+                watched = peers.check().inspect_err(|_| self.status.stop());
+            }
+        });
         let drained = self.drain();
-        watched??;
+        synchronized?;
+        watched?;
         drained?;
         self.status.check(self.rank)
     }

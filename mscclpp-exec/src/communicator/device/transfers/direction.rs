@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::thread;
 use std::time::Duration;
 
-use mscclpp_bootstrap::place;
+use mscclpp_bootstrap::{ActiveTimeout, place};
 
 use super::super::OnStream;
 use super::super::launch::Memory;
@@ -16,7 +16,7 @@ use crate::dtype::{DataType, Element};
 use crate::error::{Error, ErrorKind};
 use crate::select::Request;
 
-/// Interval after which a call is repeated that another thread has excluded, which checks for failures.
+/// Interval after which a call is repeated that another thread has excluded.
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A transfer on memory that a stream lends.
@@ -109,13 +109,86 @@ impl Direction {
         let (_place, _name) = (place::enter(self.place), self.name.map(place::enter_name));
         self.communicator.transfer(self.call, self.peer, Sequence::on_device(self.is_sent), |pair| {
             let memory = Memory { input: None, output: memory };
-            loop {
-                match pair.on(stream).serve(self.request(pair, memory.output), memory) {
-                    // The transfers of a direction are made one after the other; another thread checks for failures.
-                    Err(error) if error.kind() == ErrorKind::Busy => thread::sleep(RETRY_INTERVAL),
-                    made => return made,
-                }
-            }
+            let call = || pair.on(stream).serve(self.request(pair, memory.output), memory);
+            let check = || Ok(pair.bootstrap().check_alive()?);
+            repeat_while_busy(pair.rank(), pair.timeout(), check, call)
         })
+    }
+}
+
+impl Direction {
+    /// Ends the transfers with the other rank after a failure of this one: that rank would wait for a transfer that is not made.
+    pub(super) fn abort(&self, error: &Error) {
+        let Self { communicator, call, peer, .. } = self;
+        // Without a pair, the communicator has failed. Most failures of calls of the two ranks have ended them.
+        _ = communicator.transfer(call, *peer, Sequence::on_device(self.is_sent), |pair| {
+            if pair.bootstrap().check_alive().is_ok() {
+                pair.bootstrap().abort(&error.to_string());
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Makes a call of a rank until no other thread excludes it: one that checks for failures, or makes an earlier transfer of the direction.
+///
+/// # Errors
+/// Those of `call` and `check`; [`Error::BusyTimeout`].
+fn repeat_while_busy(
+    rank: u32,
+    timeout: Duration,
+    mut check: impl FnMut() -> Result<(), Error>,
+    mut call: impl FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut expiry = ActiveTimeout::new(timeout);
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Busy => {}
+            made => return made,
+        }
+        check()?;
+        if expiry.is_expired() {
+            return Err(Error::BusyTimeout { rank, waited: timeout });
+        }
+        thread::sleep(RETRY_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn call_that_stays_busy_ends_with_the_timeout() {
+        let waited = Duration::from_millis(20);
+        let error = repeat_while_busy(1, waited, || Ok(()), || Err(Error::Busy)).expect_err("it stays busy");
+        assert_eq!((&error, error.kind()), (&Error::BusyTimeout { rank: 1, waited }, ErrorKind::Timeout));
+        assert_eq!((error.rank(), error.root_cause().map(|cause| cause.rank)), (Some(1), Some(1)));
+        assert!(error.to_string().contains("another thread of rank 1"), "{error}");
+    }
+
+    #[test]
+    fn busy_call_ends_when_the_communicator_fails() {
+        let mut checks = 0;
+        let failed = || Error::RankLost { peer: 0, reason: "it died".into() };
+        let check = || {
+            checks += 1;
+            if checks < 3 { Ok(()) } else { Err(failed()) }
+        };
+        assert_eq!(repeat_while_busy(1, LONG, check, || Err(Error::Busy)), Err(failed()));
+        assert_eq!(checks, 3);
+    }
+
+    #[test]
+    fn call_is_repeated_until_it_is_not_busy() {
+        let mut calls = 0;
+        let call = || {
+            calls += 1;
+            if calls < 4 { Err(Error::Busy) } else { Ok(()) }
+        };
+        assert_eq!(repeat_while_busy(1, LONG, || Ok(()), call), Ok(()));
+        assert_eq!(calls, 4);
     }
 }

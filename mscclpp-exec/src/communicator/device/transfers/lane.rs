@@ -25,7 +25,8 @@ pub(in crate::communicator) struct Lanes(Mutex<BTreeMap<(u32, bool), Arc<Lane>>>
 
 /// The transfers of one direction between two ranks.
 pub(super) struct Lane {
-    /// Of transfers that the caller's stream does not make itself.
+    /// Of transfers that the caller's stream does not make itself. Its priority is neither that of the caller's streams, which wait for
+    /// its work, nor that of proxies' copies, for which its work waits: no transfer follows or precedes them in a hardware queue.
     stream: Stream,
     device: Device,
     state: Mutex<State>,
@@ -133,7 +134,7 @@ impl Lane {
         let (counter, buffers) = (Counter::new(device)?, Buffers::default());
         let state =
             State { queue: VecDeque::new(), is_busy: false, counter, buffers, is_captured: false, failure: None };
-        let (stream, device) = (device.priority_stream()?, device.clone());
+        let (stream, device) = (device.transfer_stream()?, device.clone());
         Ok(Self { stream, device, state: Mutex::new(state), is_drained: Condvar::new() })
     }
 
@@ -184,6 +185,7 @@ impl Lane {
             }
             drop(state);
             if let Err(error) = self.run(&job) {
+                job.direction.abort(&error);
                 self.lock().fail(error, &self.stream);
             }
         }
@@ -306,7 +308,8 @@ impl Wait<'_> {
     }
 }
 
-/// Wait of a stream for a transfer on a lane's stream, on memory that it lends. Dropping it enqueues the wait.
+/// Wait of a stream for a transfer on a lane's stream, on memory that it lends. Dropping it enqueues the wait; where that is not
+/// possible, the host waits.
 struct BesideWait<'a> {
     lane: Arc<Lane>,
     stream: &'a Stream,
@@ -318,7 +321,11 @@ impl BesideWait<'_> {
     fn enqueue_once(&mut self) -> Result<(), Error> {
         match std::mem::replace(&mut self.is_done, true) {
             true => Ok(()),
-            false => self.stream.wait_for(&self.lane.stream.untimed_event()?),
+            false => {
+                let end = self.lane.stream.untimed_event();
+                // The memory stops being lent after this.
+                end.and_then(|end| self.stream.wait_for(&end)).inspect_err(|_| _ = self.lane.stream.synchronize())
+            }
         }
     }
 }

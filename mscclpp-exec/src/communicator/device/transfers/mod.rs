@@ -35,9 +35,13 @@ impl OnStream<'_> {
     /// reaches this call. Returns without waiting for that rank, and `data` may be changed by work that is enqueued later.
     ///
     /// # Ordering
-    /// The transfers from one rank to another one are made in the order of their calls on both, whatever their streams. At most
-    /// 4 MiB in this direction are buffered until the other rank receives them; a longer send, and one in a captured stream or a
-    /// [`Group`](crate::Group), occupies its stream until then: ranks that exchange long data do it in a group.
+    /// The transfers from one rank to another one are made in the order of their calls on both, whatever their streams.
+    ///
+    /// A send is buffered until the other rank receives it. The buffers of this direction have 4 MiB together, of which a send takes
+    /// its bytes rounded up to a power of two, at least 4 KiB. A send that finds no room, one in a captured stream and one
+    /// in a [`Group`](crate::Group) occupy their stream until they are received. So two ranks that both send more than 4 MiB to each other
+    /// before they receive, each on one stream, wait for each other until the timeout, as with NCCL: they make their sends and receives in a
+    /// group, which makes them at the same time.
     ///
     /// # Cost
     /// A buffered send costs a copy and two events. The first transfer of a size to a rank is made by a thread, when the other rank
