@@ -80,9 +80,18 @@ pub(super) fn failed_waits_end_uses_of_memory(seed: u64) -> Result<(), Failed> {
                     made = made.and_then(|()| exchange(comm, device, &stream, (&mut copy, round)));
                     made = made.and_then(|()| comm.on(&stream).synchronize());
                 }
-                // What a thread makes without the fix is complete.
-                std::thread::sleep(Duration::from_millis(20));
-                Ok(made.and(comm.check()).and(stream.synchronize())?)
+                // Transfers that a thread makes are complete, or have failed.
+                let is_over = || comm.is_idle().map(|is_idle| is_idle || begun.elapsed() > Duration::from_secs(3));
+                let after = loop {
+                    match is_over() {
+                        Ok(false) => std::thread::yield_now(),
+                        other => break other.and(stream.synchronize()),
+                    }
+                };
+                match after {
+                    Err(error) if error.to_string().contains("ILLEGAL_ADDRESS") => Err(error.into()),
+                    _ => Ok(made.and(comm.check())?),
+                }
             });
             let found = errors(&results);
             let is_wrong = |text: &String| text.contains("ILLEGAL_ADDRESS") || text.contains("panicked");
