@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::thread;
 
+use crate::abi::Code;
 use crate::call::{Arguments, Call};
 use crate::comm::{self, Comm, Identity, OneSided, transfer};
 use crate::config::CallConfig;
@@ -104,10 +105,11 @@ pub(crate) fn end() -> Result<()> {
     let Closed::Outermost(starts) = open_group::end()? else { return Ok(()) };
     let _profiled = profiler::end_group();
     let (calls, starts) = (CALLS.take(), starts?);
-    if !starts.is_empty() {
-        comm::run_all(starts)?;
+    let started = if starts.is_empty() { Ok(()) } else { comm::run_all(starts) };
+    match started {
+        Err(failure) if failure.code != Code::InProgress => Err(failure),
+        started => make(calls).and(started),
     }
-    make(calls)
 }
 
 /// Discards the calls of a group: their times are not predicted.

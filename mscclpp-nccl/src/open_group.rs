@@ -2,12 +2,15 @@
 
 use std::cell::RefCell;
 
+use crate::abi::Code;
 use crate::failure::{Failure, Result};
 
-/// Creates a communicator.
+/// Creates a communicator, or registers a window of one.
 pub(crate) struct Start {
-    /// Handle of the one that it comes from, if any. All ranks create those of one in the same order, one after the other.
+    /// Handle of the one that it comes from, if any. All ranks run those of one in the same order, one after the other.
     pub(crate) parent: Option<usize>,
+    /// Whether the caller does not wait for it.
+    pub(crate) is_nonblocking: bool,
     pub(crate) run: Box<dyn FnOnce() -> Result<()> + Send>,
 }
 
@@ -86,21 +89,21 @@ pub(crate) fn discard() -> Result<()> {
 pub(crate) fn note(result: Result<()>) -> Result<()> {
     result.inspect_err(|failure| {
         OPEN.with_borrow_mut(|open| {
-            if open.depth > 0 {
+            // What continues after the group has not failed.
+            if open.depth > 0 && failure.code != Code::InProgress {
                 open.failure.get_or_insert_with(|| failure.clone());
             }
         });
     })
 }
 
-/// Creates a communicator, now or at the end of the group.
-pub(crate) fn start(start: Start) -> Result<()> {
-    let now = OPEN.with_borrow_mut(|open| match open.depth {
+/// Keeps what the group runs at its end; returns it if none is open.
+pub(crate) fn defer(start: Start) -> Option<Start> {
+    OPEN.with_borrow_mut(|open| match open.depth {
         0 => Some(start),
         _ => {
             open.starts.push(start);
             None
         }
-    });
-    now.map_or(Ok(()), |start| (start.run)())
+    })
 }

@@ -10,8 +10,9 @@ use mscclpp_exec::Communicator;
 use mscclpp_exec::cuda::{Device, current_device, device_count};
 
 use super::configure::configure;
-use super::{Comm, lock, remove, watch};
-use crate::abi::{Handle, UniqueId};
+use super::divisions::Division;
+use super::{Comm, find, lock, remove, watch};
+use crate::abi::{Code, Handle, UniqueId};
 use crate::config::Config;
 use crate::debug;
 use crate::entry::{Failure, Result, check_pointer, fail, panicked, write};
@@ -33,7 +34,7 @@ pub(super) fn id_of(id: &Id) -> Result<UniqueId> {
     let text = id.to_string();
     let mut id = UniqueId([0; 128]);
     if text.len() >= id.0.len() {
-        return Err(Failure::new(crate::abi::Code::InternalError, format!("a unique id of {} bytes", text.len())));
+        return Err(Failure::new(Code::InternalError, format!("a unique id of {} bytes", text.len())));
     }
     id.0.iter_mut().zip(text.bytes()).for_each(|(to, byte)| *to = byte as c_char);
     Ok(id)
@@ -142,17 +143,14 @@ pub(super) unsafe fn create(
         }
     };
     if comm.config.is_nonblocking {
-        let (thread, of) = (thread::Builder::new().name("mscclpp-nccl-init".into()), Arc::clone(&comm));
-        let spawned = thread.spawn(move || {
+        // The failure is the communicator's.
+        let run = move || {
             if let Err(failure) = run() {
                 fail(function, &failure);
             }
-        });
-        if let Err(error) = spawned {
-            remove(of.handle);
-            return Err(Failure::new(crate::abi::Code::SystemError, format!("no thread for the creation: {error}")));
-        }
-        return Err(Failure::new(crate::abi::Code::InProgress, ""));
+            Ok(())
+        };
+        return begin(Start { parent, is_nonblocking: true, run: Box::new(run) }).and(Err(in_progress()));
     }
     let out = out as usize;
     let run = move || {
@@ -162,7 +160,20 @@ pub(super) unsafe fn create(
             unsafe { (out as *mut Handle).write(std::ptr::null_mut()) };
         })
     };
-    open_group::start(Start { parent, run: Box::new(run) })
+    begin(Start { parent, is_nonblocking: false, run: Box::new(run) })
+}
+
+/// The result of a call that continues after it has returned.
+fn in_progress() -> Failure {
+    Failure::new(Code::InProgress, "")
+}
+
+/// Runs what creates a communicator, now or at the end of the group.
+///
+/// # Errors
+/// Those of [`run_all`].
+pub(super) fn begin(start: Start) -> Result<()> {
+    open_group::defer(start).map_or(Ok(()), |start| run_all(vec![start]))
 }
 
 /// Joins the job of an id.
@@ -242,7 +253,7 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
             let configured = configure(&comm, &communicator);
             comm.started(configured.map(|()| communicator))
         };
-        Start { parent: None, run: Box::new(run) }
+        Start { parent: None, is_nonblocking: false, run: Box::new(run) }
     });
     if let Err(failure) = run_all(starts.collect()) {
         created.iter().for_each(|comm| drop(remove(comm.handle)));
@@ -257,7 +268,10 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
 }
 
 /// Makes the calls that create communicators of a group, each in a thread, since the ranks wait for one another; those that come from
-/// one communicator in one thread.
+/// one communicator in one thread. Threads of calls that do not block continue.
+///
+/// # Errors
+/// The first failure; [`Code::InProgress`] if a thread continues.
 pub(crate) fn run_all(starts: Vec<Start>) -> Result<()> {
     let mut sequences: Vec<Vec<Start>> = Vec::new();
     for start in starts {
@@ -267,23 +281,52 @@ pub(crate) fn run_all(starts: Vec<Start>) -> Result<()> {
             None => sequences.push(vec![start]),
         }
     }
-    // All of them are made, also if one fails.
-    let run = |sequence: Vec<Start>| {
-        let mut result = Ok(());
-        for start in sequence {
-            result = result.and((start.run)());
-        }
-        result
-    };
-    if sequences.len() == 1 {
-        return sequences.pop().map_or(Ok(()), run);
+    let mut started = Ok(());
+    let is_continued = |sequence: &mut Vec<Start>| sequence.iter().all(|start| start.is_nonblocking);
+    for sequence in sequences.extract_if(.., is_continued) {
+        started = started.and(continue_in_thread(sequence));
+        started = started.and(Err(in_progress()));
     }
-    thread::scope(|scope| {
-        let threads: Vec<_> = sequences.into_iter().map(|sequence| scope.spawn(move || run(sequence))).collect();
+    if sequences.len() <= 1 {
+        return sequences.pop().map_or(Ok(()), run_sequence).and(started);
+    }
+    let result = thread::scope(|scope| {
+        let threads: Vec<_> =
+            sequences.into_iter().map(|sequence| scope.spawn(move || run_sequence(sequence))).collect();
         let mut result = Ok(());
         for thread in threads {
             result = result.and(thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
         }
         result
-    })
+    });
+    result.and(started)
+}
+
+/// Makes calls that come from one communicator, after those that a thread makes: all of them, also if one fails.
+fn run_sequence(sequence: Vec<Start>) -> Result<()> {
+    let _division = parent(&sequence).map(|parent| Division::begin(parent, false));
+    let mut result = Ok(());
+    for start in sequence {
+        result = result.and((start.run)());
+    }
+    result
+}
+
+/// Makes calls that come from one communicator in a thread, which continues after this call.
+fn continue_in_thread(sequence: Vec<Start>) -> Result<()> {
+    let division = parent(&sequence).map(|parent| Division::begin(parent, true));
+    let run = move || {
+        let _division = division;
+        // Failures are those of the communicators.
+        sequence.into_iter().for_each(|start| _ = (start.run)());
+    };
+    match thread::Builder::new().name("mscclpp-nccl-init".into()).spawn(run) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::new(Code::SystemError, format!("no thread for the creation: {error}"))),
+    }
+}
+
+/// Returns the communicator that calls come from, unless it was destroyed.
+fn parent(sequence: &[Start]) -> Option<Arc<Comm>> {
+    find(sequence.first()?.parent? as Handle).ok()
 }

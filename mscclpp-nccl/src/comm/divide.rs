@@ -6,12 +6,12 @@ use std::sync::Arc;
 use mscclpp_bootstrap::UniqueId as Id;
 use mscclpp_exec::Communicator;
 
-use super::create::{check_ranks, create, device, id_of, leave_division, options, text};
+use super::create::{begin, check_ranks, create, device, id_of, leave_division, options, text};
 use super::{Comm, lock};
 use crate::abi::{Handle, NO_COLOR, SHRINK_ABORT, UniqueId};
 use crate::config::Config;
 use crate::entry::{Failure, Result, check_pointer};
-use crate::open_group::{self, Start};
+use crate::open_group::Start;
 
 /// Divides a communicator.
 ///
@@ -37,12 +37,14 @@ pub(crate) unsafe fn split(
     if color == NO_COLOR {
         // SAFETY: guaranteed by the caller.
         unsafe { out.write(std::ptr::null_mut()) };
+        let of = Arc::clone(comm);
+        // There is no other communicator whose failure it could be.
         let run = move || {
-            parent.split(None, key)?;
+            let divided = parent.split(None, key).map(drop);
             leave_division(&parent);
-            Ok(())
+            of.result(divided)
         };
-        return open_group::start(Start { parent: Some(comm.handle), run: Box::new(run) });
+        return begin(Start { parent: Some(comm.handle), is_nonblocking: config.is_nonblocking, run: Box::new(run) });
     }
     let divided = parent.clone();
     let divide = move || {

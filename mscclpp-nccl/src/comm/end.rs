@@ -71,6 +71,9 @@ pub(crate) fn async_error(comm: &Comm) -> Code {
         return Code::InProgress;
     }
     let _watching = lock(&comm.watching);
+    if comm.is_in_progress() {
+        return comm.check_known_failure().map_or_else(|failure| failure.code, |()| Code::InProgress);
+    }
     // A thread in a call must not find the communicator busy; its call checks as well.
     let checked = match comm.calling.try_lock() {
         Err(TryLockError::WouldBlock) => comm.check_known_failure(),
@@ -113,7 +116,8 @@ pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
     let Ok(communicator) = comm.ready() else { return Ok(()) };
     comm.nested().inspect(|nested| nested.abort());
     // A rank that has completed its calls leaves in order: others may still be in theirs.
-    if comm.check().is_ok() && !comm.is_idle(&communicator).unwrap_or(false) {
+    let is_pending = || comm.is_divided() || !comm.is_idle(&communicator).unwrap_or(false);
+    if comm.check().is_ok() && is_pending() {
         communicator.abort("ncclCommAbort");
         comm.signals.release();
         // It ends the launches.

@@ -3,6 +3,7 @@
 mod configure;
 mod create;
 mod divide;
+mod divisions;
 mod end;
 pub(crate) mod memory;
 mod nested;
@@ -28,6 +29,7 @@ use mscclpp_exec::{Communicator, Error};
 
 pub(crate) use self::create::{init_all, init_rank, init_scalable, own_device, run_all, unique_id};
 pub(crate) use self::divide::{grow, newcomers_id, shrink, split};
+use self::divisions::Divisions;
 pub(crate) use self::end::{abort, async_error, destroy, finalize, resume, revoke, suspend};
 use self::memory::Memories;
 pub(crate) use self::memory::Memory;
@@ -68,6 +70,7 @@ pub(crate) struct Comm {
     pub(crate) config: Config,
     state: Mutex<State>,
     is_changed: Condvar,
+    divisions: Divisions,
     /// Held during calls, so that the watching thread does not disturb them.
     calling: Mutex<()>,
     /// Held while the watching thread checks: a launch that it ends has failed before others learn that it has ended.
@@ -144,6 +147,7 @@ impl Comm {
             config,
             state: Mutex::new(State::Starting),
             is_changed: Condvar::new(),
+            divisions: Divisions::default(),
             calling: Mutex::default(),
             watching: Mutex::default(),
             streams: Mutex::default(),
@@ -222,8 +226,9 @@ impl Comm {
         }
     }
 
-    /// Excludes the watching thread during a call.
+    /// Excludes the watching thread during a call, which follows the divisions that were begun before.
     pub(crate) fn calling(&self) -> MutexGuard<'_, ()> {
+        self.wait_for_divisions();
         lock(&self.calling)
     }
 

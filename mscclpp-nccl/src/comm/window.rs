@@ -6,10 +6,12 @@ use std::sync::Arc;
 use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{DeviceSlice, PeerWindow, Registered};
 
+use super::create::begin;
 use super::memory::{Memories, Raw, new_handle};
 use super::{Comm, all, lock, signals};
 use crate::abi::{WINDOW_ALIGNMENT, WINDOW_FLAGS, WINDOW_SYMMETRIC};
-use crate::entry::{Failure, Result};
+use crate::entry::{Failure, Result, write};
+use crate::open_group::Start;
 
 /// Memory that all ranks have registered.
 pub(crate) struct Window {
@@ -57,19 +59,42 @@ impl Memories {
     }
 }
 
-/// Registers memory on all ranks, with the real NCCL as well if there is one. With `NCCL_WIN_COLL_SYMMETRIC` calls use it in place, if all ranks can share theirs.
-pub(crate) fn register_window(comm: &Comm, at: *mut c_void, bytes: usize, flags: i32) -> Result<usize> {
-    let communicator = comm.for_call()?;
+/// Registers memory on all ranks, now or at the end of the group, and writes the window's handle.
+///
+/// # Safety
+/// `out` must be valid for writes until the end of the group.
+pub(crate) unsafe fn register_window(
+    comm: Arc<Comm>,
+    at: *mut c_void,
+    bytes: usize,
+    out: *mut *mut c_void,
+    flags: i32,
+) -> Result<()> {
+    comm.for_call()?;
     if flags & !WINDOW_FLAGS != 0 {
         return Err(Failure::argument(format!("winFlags: {flags:#x} has unknown flags")));
     }
     if at.is_null() || bytes == 0 {
         return Err(Failure::argument(format!("buff is {at:p} and size {bytes}, expected memory")));
     }
-    let (base, bytes) = (at as u64, bytes as u64);
+    let base = at as u64;
     if flags & WINDOW_SYMMETRIC != 0 && !base.is_multiple_of(WINDOW_ALIGNMENT) {
         return Err(Failure::argument(format!("buff is {at:p}, expected a multiple of {WINDOW_ALIGNMENT} bytes")));
     }
+    let (parent, out) = (Some(comm.handle), out as usize);
+    let run = move || {
+        let handle = register(&comm, base, bytes as u64, flags)?;
+        // SAFETY: guaranteed by the caller: this runs before the group ends.
+        unsafe { write("win", out as *mut *mut c_void, handle as *mut c_void) }
+    };
+    // The ranks wait for one another.
+    begin(Start { parent, is_nonblocking: false, run: Box::new(run) })
+}
+
+/// Registers memory on all ranks, with the real NCCL as well if there is one. With `NCCL_WIN_COLL_SYMMETRIC` calls use it in place,
+/// if all ranks can share theirs.
+fn register(comm: &Comm, base: u64, bytes: u64, flags: i32) -> Result<usize> {
+    let communicator = comm.for_call()?;
     let registered = match flags & WINDOW_SYMMETRIC != 0 && communicator.num_ranks() > 1 {
         true => {
             let (_calling, stream) = (comm.calling(), comm.device.stream()?);
@@ -92,7 +117,8 @@ pub(crate) fn register_window(comm: &Comm, at: *mut c_void, bytes: usize, flags:
         false => None,
     };
     let (registered, peers) = registered.unzip();
-    let nested = comm.nested().map_or(Ok(None), |nested| nested.register_window(at, bytes as usize, flags))?;
+    let nested =
+        comm.nested().map_or(Ok(None), |nested| nested.register_window(base as *mut c_void, bytes as usize, flags))?;
     // Kernels that use the real NCCL's device interface take its handle.
     let handle = nested.unwrap_or_else(new_handle);
     lock(&comm.memories.windows).insert(handle, Arc::new(Window { base, bytes, registered, peers, nested }));

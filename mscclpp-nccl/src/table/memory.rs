@@ -44,9 +44,8 @@ functions! {
     }
     227 Ours ncclCommWindowRegister pncclCommWindowRegister(of: Handle, buffer: *mut c_void, size: usize, window: *mut *mut c_void, flags: c_int) => {
         check_pointer("win", window)?;
-        let new = comm::window::register_window(&*comm::find(of)?, buffer, size, flags)?;
         // SAFETY: guaranteed by the caller.
-        unsafe { write("win", window, new as *mut c_void) }
+        unsafe { comm::window::register_window(comm::find(of)?, buffer, size, window, flags) }
     }
     227 Ours ncclCommWindowDeregister pncclCommWindowDeregister(of: Handle, window: *mut c_void) => {
         if window.is_null() { Ok(()) } else { comm::window::deregister_window(&*comm::find(of)?, window) }

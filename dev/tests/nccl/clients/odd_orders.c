@@ -218,6 +218,68 @@ static void without_blocking(void) {
   }
 }
 
+static ncclComm_t split_without_blocking(ncclComm_t of, int color, int key) {
+  config_t config = {sizeof config, 0xcafebeef, 22300, 0, INT_MIN, INT_MIN, INT_MIN, 0, INT_MIN, INT_MIN};
+  ncclComm_t part = 0;
+  int code = NCCL(ncclCommSplit, (ncclComm_t, int, int, ncclComm_t*, void*), of, color, key, &part, &config);
+  if (code && code != 7) FAIL("split: %d", code);
+  return part;
+}
+
+static void expect_rank(ncclComm_t of, int expected) {
+  int found;
+  CODE(0, settled(of));
+  OK(ncclCommUserRank, (ncclComm_t, int*), of, &found);
+  if (found != expected) FAIL("expected rank %d, found %d", expected, found);
+}
+
+/// Programs poll the communicator that they divide: it is in progress, so that its divisions and calls have one order on all ranks.
+static void divisions_without_blocking(void) {
+  enum { kCount = 100, kParts = 4 };
+  int32_t* memory = device_memory(4 * kCount);
+  for (int round = 0; round < 5; ++round) {
+    ncclComm_t whole = split_without_blocking(comm, 0, rank), parts[kParts];
+    CODE(0, settled(comm));
+    CODE(0, settled(whole));
+    for (int k = 0; k < kParts; ++k) {
+      parts[k] = split_without_blocking(whole, 0, k % 2 ? -rank : rank);
+      // A rank that polls seldom must not be overtaken by its own call.
+      if (rank % 2 == 0) CODE(0, settled(whole));
+      if (k != 1) continue;
+      fill(memory, rank, kCount, stream);
+      CODE(0, all_reduce(memory, memory, kCount, whole, stream));
+      EXPECT(memory, kCount, stream, i, sum_of(i));
+    }
+    for (int k = 0; k < kParts; ++k) {
+      expect_rank(parts[k], k % 2 ? ranks - 1 - rank : rank);
+      OK(ncclCommDestroy, (ncclComm_t), parts[k]);
+    }
+    OK(ncclCommDestroy, (ncclComm_t), whole);
+  }
+}
+
+/// A group whose communicators are in progress at its end has made its calls all the same; a part without color is none.
+static void calls_and_divisions_of_one_group(void) {
+  enum { kCount = 100 };
+  int32_t* memory = device_memory(4 * kCount);
+  fill(memory, rank, kCount, stream);
+  CODE(0, start());
+  CODE(0, all_reduce(memory, memory, kCount, comm, stream));
+  ncclComm_t all = split_without_blocking(comm, 0, -rank), half = split_without_blocking(comm, rank % 2, rank);
+  ncclComm_t others = split_without_blocking(comm, rank ? 0 : -1, rank);
+  int code = end();
+  if (code && code != 7) FAIL("end of a group: %d", code);
+  CODE(0, settled(comm));
+  EXPECT(memory, kCount, stream, i, sum_of(i));
+  expect_rank(all, ranks - 1 - rank);
+  expect_rank(half, rank / 2);
+  if (rank) expect_rank(others, rank - 1);
+  if (!rank && others) FAIL("a communicator without color");
+  OK(ncclCommDestroy, (ncclComm_t), all);
+  OK(ncclCommDestroy, (ncclComm_t), half);
+  OK(ncclCommDestroy, (ncclComm_t), others);
+}
+
 /// Calls that a communicator makes for the first time while a stream is captured, in both modes that reject allocations.
 static void captured_first_calls(int mode) {
   enum { kCount = 300 };
@@ -295,6 +357,8 @@ int main(int argc, char** argv) {
       {"several_streams_and_communicators", several_streams_and_communicators},
       {"destroyed_within_its_group", destroyed_within_its_group},
       {"without_blocking", without_blocking},
+      {"divisions_without_blocking", divisions_without_blocking},
+      {"calls_and_divisions_of_one_group", calls_and_divisions_of_one_group},
       {"groups_of_threads", groups_of_threads},
       {"captures", captures},
   };

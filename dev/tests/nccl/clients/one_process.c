@@ -19,6 +19,35 @@ static void all_reduce(ncclComm_t* comms, int ranks) {
   }
 }
 
+/// Windows of all ranks, whose handles are there when the group has ended.
+static void windows(ncclComm_t* comms) {
+  void *memory[kRanks], *found[kRanks] = {0};
+  OK(ncclGroupStart, (void), );
+  for (int r = 0; r < kRanks; ++r) {
+    use_device(r);
+    OK(ncclMemAlloc, (void**, size_t), &memory[r], 8 * kCount);
+    OK(ncclCommWindowRegister, (ncclComm_t, void*, size_t, void**, int), comms[r], memory[r], 8 * kCount, &found[r], 1);
+  }
+  OK(ncclGroupEnd, (void), );
+  for (int r = 0; r < kRanks; ++r) {
+    void* address;
+    OK(ncclWinGetUserPtr, (ncclComm_t, void*, void**), comms[r], found[r], &address);
+    if (address != memory[r]) FAIL("window of rank %d: expected %p, found %p", r, memory[r], address);
+    use_device(r), fill(memory[r], r, kCount, streams[r]);
+  }
+  OK(ncclGroupStart, (void), );
+  for (int r = 0; r < kRanks; ++r) {
+    OK(ncclAllReduce, REDUCTION, memory[r], (int32_t*)memory[r] + kCount, kCount, kInt32, kMax, comms[r], streams[r]);
+  }
+  OK(ncclGroupEnd, (void), );
+  for (int r = 0; r < kRanks; ++r) {
+    use_device(r);
+    EXPECT((int32_t*)memory[r] + kCount, kCount, streams[r], i, input(kRanks - 1, i));
+    OK(ncclCommWindowDeregister, (ncclComm_t, void*), comms[r], found[r]);
+    OK(ncclMemFree, (void*), memory[r]);
+  }
+}
+
 int main(void) {
   load();
   for (int r = 0; r < kRanks; ++r) {
@@ -30,6 +59,7 @@ int main(void) {
   ncclComm_t comms[kRanks], others[kRanks];
   OK(ncclCommInitAll, (ncclComm_t*, int, const int*), comms, kRanks, 0);
   all_reduce(comms, kRanks);
+  windows(comms);
 
   // A job of an id: the ranks join at the end of the group.
   ncclUniqueId id;
