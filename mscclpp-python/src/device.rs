@@ -194,6 +194,12 @@ impl OnDevice<'_> {
                 let (op, dtype) = plain(*operator)?;
                 with_type!(dtype, T => on.all_reduce_in_place::<T>(&mut written(tensor), op))?;
             }
+            Call::AllReduceList { tensors, operator } => {
+                let (op, dtype) = plain(*operator)?;
+                for tensor in tensors {
+                    with_type!(dtype, T => on.all_reduce_in_place::<T>(&mut written(tensor), op))?;
+                }
+            }
             Call::Reduce { tensor, operator, root } => {
                 let (op, dtype) = plain(*operator)?;
                 with_type!(dtype, T => on.reduce_in_place::<T>(&mut written(tensor), op, *root))?;

@@ -32,6 +32,12 @@ impl Failure {
         Self(Box::new(Details { kind, message, rank: None, operation, cause: None, lost: Vec::new() }))
     }
 
+    /// Names the rank that the failure began with, and why.
+    pub(crate) fn with_cause(mut self, rank: u32, reason: String) -> Self {
+        self.0.cause = Some((rank, reason));
+        self
+    }
+
     /// Names the rank and the operation that fails, where the failure does not.
     pub(crate) fn on(mut self, rank: u32, operation: &str) -> Self {
         self.0.rank.get_or_insert(rank);

@@ -16,6 +16,7 @@ from torch.utils.dlpack import from_dlpack
 
 from . import _native
 from ._errors import InvalidInputError, UnsupportedError
+from ._lists import by_tensor, check_alike, check_list, check_pairs, check_single
 from ._tensors import Buffers
 from ._work import FINISHED, Work, answer_through_wrappers
 
@@ -241,12 +242,15 @@ class Backend(_BASE):  # type: ignore[misc]
             if number is not None and tensor.layout is torch.strided and tensor.is_contiguous():
                 work = self._native.all_reduce(tensor, number, _milliseconds(opts.timeout), opts.asyncOp)
                 return self._finish(work, tensors)
+        check_single("all_reduce", tensors)
         return self.allreduce_coalesced(tensors, opts)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
         """Replaces each tensor by the reduction of all ranks' tensors."""
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
-        if any(tensor.layout is not torch.strided for tensor in tensors):
+        check_list("all_reduce", tensors)
+        check_alike("all_reduce", tensors)
+        if tensors[0].layout is not torch.strided:
             return self.allreduce_sparse(tensors, opts)
         buffers = Buffers()
         number, inputs = self._op(opts, tensors, buffers)
@@ -285,14 +289,16 @@ class Backend(_BASE):  # type: ignore[misc]
         tensor.copy_(total)
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Work:
-        """Replaces the tensors by those of rank ``opts.rootRank``."""
-        buffers, root, work = Buffers(), _root(opts), None
-        for tensor in tensors:
-            work = self._native.broadcast(buffers.in_out(tensor, tensor), root, _timeout(opts), _is_async(opts))
+        """Replaces the tensor by that of rank ``opts.rootRank``."""
+        check_single("broadcast", tensors)
+        buffers = Buffers()
+        tensor = buffers.in_out(tensors[0], tensors[0])
+        work = self._native.broadcast(tensor, _root(opts), _timeout(opts), _is_async(opts))
         return self._finish(work, tensors, buffers)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Work:
         """Replaces the tensor of rank ``opts.rootRank`` by the reduction of all ranks' tensors."""
+        check_single("reduce", tensors)
         buffers, root = Buffers(), _root(opts)
         number, inputs = self._op(opts, tensors, buffers)
         tensor = buffers.in_out(inputs[0], tensors[0], is_written=self._rank == root)
@@ -303,6 +309,7 @@ class Backend(_BASE):  # type: ignore[misc]
         """Writes rank r's tensor to entry r of the list."""
         if isinstance(input_tensors, torch.Tensor):
             output_tensors, input_tensors = [output_tensors], [input_tensors]
+        check_pairs("all_gather", output_tensors, input_tensors)
         buffers = Buffers()
         pairs = [
             ([buffers.output(output) for output in outputs], buffers.input(tensor))
@@ -317,7 +324,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     def allgather_coalesced(self, output_lists: Any, input_tensors: Any, opts: Any = None) -> Work:
         """Writes tensor i of rank r to entry i of list r."""
-        lists = [[of_rank[i] for of_rank in output_lists] for i in range(len(input_tensors))]
+        lists = by_tensor("all_gather_coalesced", output_lists, self._size, len(input_tensors))
         return self.allgather(lists, input_tensors, opts)
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
@@ -326,6 +333,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         """Writes all ranks' inputs to the outputs, in the order of ranks."""
+        check_pairs("all_gather_into_tensor", outputs, inputs)
         buffers = Buffers()
         pairs = [(buffers.output(output), buffers.input(tensor)) for output, tensor in zip(outputs, inputs)]
         return self._finish(self._native.all_gather(pairs, _timeout(opts), _is_async(opts)), outputs, buffers)
@@ -337,6 +345,7 @@ class Backend(_BASE):  # type: ignore[misc]
         """Reduces all ranks' tensors r and writes the result to the output of rank r."""
         if isinstance(output_tensors, torch.Tensor):
             output_tensors, input_tensors = [output_tensors], [input_tensors]
+        check_pairs("reduce_scatter", output_tensors, input_tensors)
         buffers, pairs, number = Buffers(), [], 0
         for output, inputs in zip(output_tensors, input_tensors):
             number, scaled = self._op(opts, inputs, buffers)
@@ -350,6 +359,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         """Reduces all ranks' inputs and writes part r to the outputs of rank r."""
+        check_pairs("reduce_scatter_tensor", outputs, inputs)
         buffers = Buffers()
         number, scaled = self._op(opts, inputs, buffers)
         pairs = [(buffers.output(output), buffers.input(tensor)) for output, tensor in zip(outputs, scaled)]

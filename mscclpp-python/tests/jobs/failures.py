@@ -115,6 +115,14 @@ def mismatched_sizes():
     fails(lambda: dist.all_reduce(torch.ones(1000 if RANK == FIRST else 1001)))
 
 
+def mismatched_lists():
+    """Lists with as many elements in all, so that only their lengths differ: gloo adds the elements of other tensors."""
+    start()
+    lengths = (2000, 1000) if RANK == FIRST else (1000, 2000)
+    error = fails(lambda: dist.all_reduce_coalesced([torch.ones(count) for count in lengths]))
+    assert isinstance(error, mscclpp_rs.MismatchError) and error.root_cause == FIRST, vars(error)
+
+
 def aborted():
     start()
     if RANK == FIRST:

@@ -21,10 +21,10 @@ use ranks::Rank;
 const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
 
 /// Jobs, with their number of tests.
-const JOBS: [(&str, usize); 3] = [("collectives", 23), ("transfers", 9), ("training", 7)];
+const JOBS: [(&str, usize); 4] = [("collectives", 23), ("lists", 9), ("transfers", 9), ("training", 7)];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 14] = [
+const FAILURES: [(&str, usize); 15] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
     ("stopped", 2),
@@ -32,6 +32,7 @@ const FAILURES: [(&str, usize); 14] = [
     ("late_for_the_timeout_of_a_call", 3),
     ("mismatched", 3),
     ("mismatched_sizes", 3),
+    ("mismatched_lists", 3),
     ("aborted", 3),
     ("failure_of_a_sub_group_is_its_own", 3),
     ("interrupted", 2),
@@ -76,7 +77,7 @@ fn of_version(version: &'static str) -> Vec<Trial> {
             add(format!("{job}_of_{ranks}_ranks_are_right"), Box::new(move |python| run(python, job, tests, ranks)));
         }
     }
-    for job in ["collectives", "training"] {
+    for job in ["collectives", "lists", "training"] {
         for ranks in [2, 4] {
             let name = format!("{job}_of_{ranks}_ranks_have_the_digests_of_gloo");
             add(name, Box::new(move |python| digests_are_those_of_gloo(python, job, ranks)));

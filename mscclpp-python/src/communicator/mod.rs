@@ -1,125 +1,32 @@
 //! One rank of a process group: its calls on tensors.
+//!
+//! `join` connects the ranks, `arguments` checks what Python passes, `submit` makes calls, and `ranks` has what they share.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod arguments;
+mod join;
+mod ranks;
+mod submit;
+
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread;
-use std::time::Duration;
 
-use mscclpp_bootstrap::{Options, RootListener, UniqueId};
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_bootstrap::UniqueId;
+use mscclpp_exec::Communicator;
 use pyo3::prelude::*;
 
+use self::arguments::{pairs_of, same_bytes, same_kind};
+pub(crate) use self::join::Listener;
+use self::join::options;
+use self::ranks::Ranks;
 use crate::buffer::PyBuffer;
-use crate::call::{Call, Staging};
-use crate::device::{Devices, Transfer};
+use crate::call::Call;
+use crate::device::Transfer;
 use crate::failure::Failure;
-use crate::gloo_order;
 use crate::operator::{Operator, TorchOp};
-use crate::point_to_point::PointToPoint;
-use crate::queue::Queue;
 use crate::signals::{interruptible, raise_signal};
 use crate::tensor::{View, current_stream, views};
-use crate::work::{Completion, PyWork, SIGNAL_INTERVAL};
-
-/// Timeouts, from the environment and the process group.
-fn options(timeout_ms: u64) -> Result<Options, Failure> {
-    let timeout = Duration::from_millis(timeout_ms);
-    Ok(Options::from_env().map_err(Failure::from)?.timeout(timeout).rendezvous_timeout(timeout))
-}
-
-/// Rank 0 before the others have joined.
-#[pyclass(module = "mscclpp_rs._native", frozen)]
-pub(crate) struct Listener(Mutex<Option<RootListener>>);
-
-#[pymethods]
-impl Listener {
-    /// Listens on a free port of this host.
-    #[new]
-    fn new() -> PyResult<Self> {
-        Ok(Self(Mutex::new(Some(RootListener::new().map_err(Failure::from)?))))
-    }
-
-    /// Returns the address and secret that the other ranks need.
-    fn unique_id(&self) -> PyResult<String> {
-        let listener = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let listener = listener.as_ref().ok_or_else(used)?;
-        Ok(listener.unique_id().to_string())
-    }
-}
-
-fn used() -> Failure {
-    Failure::invalid("Listener", "expected a listener whose ranks have not joined; make another one".into())
-}
-
-/// What the calls of a rank share.
-pub(crate) struct Ranks {
-    pub(crate) comm: Communicator,
-    queue: Arc<Queue>,
-    staging: Mutex<Staging>,
-    devices: Mutex<Devices>,
-    point_to_point: PointToPoint,
-    /// The process that joined; a copy of it is no rank.
-    process: u32,
-    /// Milliseconds that calls wait by default; negative for the communicator's.
-    timeout: AtomicI64,
-    num_calls: AtomicU64,
-}
-
-impl Ranks {
-    fn new(comm: Communicator) -> Result<Self, Failure> {
-        gloo_order::adopt(&comm)?;
-        let point_to_point = PointToPoint::new(&comm)?;
-        let process = std::process::id();
-        let (timeout, num_calls) = (AtomicI64::new(-1), AtomicU64::new(0));
-        Ok(Self {
-            comm,
-            queue: Arc::default(),
-            staging: Mutex::default(),
-            devices: Mutex::default(),
-            point_to_point,
-            process,
-            timeout,
-            num_calls,
-        })
-    }
-
-    fn run(&self, call: &Call, timeout: Option<Duration>) -> Result<(), Failure> {
-        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = match timeout {
-            Some(timeout) => call.run(&self.comm.with_timeout(timeout), &mut staging),
-            None => call.run(&self.comm, &mut staging),
-        };
-        made.map_err(|failure| failure.on(self.comm.rank(), call.name()))
-    }
-
-    /// Returns the timeout of a call in milliseconds, of which a negative one is the default; none for the communicator's.
-    fn timeout(&self, timeout: i64) -> Option<Duration> {
-        let timeout = if timeout < 0 { self.timeout.load(Relaxed) } else { timeout };
-        u64::try_from(timeout).ok().map(Duration::from_millis)
-    }
-
-    /// Returns whether this process is a copy of the one that joined.
-    fn is_copy(&self) -> bool {
-        std::process::id() != self.process
-    }
-
-    fn check_process(&self, name: &str) -> Result<(), Failure> {
-        if !self.is_copy() {
-            return Ok(());
-        }
-        let message = format!(
-            "expected the process {} that joined as rank {}, found its copy {}; make calls in the process that joined, or start \
-             workers with the method `spawn`",
-            self.process,
-            self.comm.rank(),
-            std::process::id()
-        );
-        Err(Failure::of_kind("unsupported", name, message).on(self.comm.rank(), name))
-    }
-}
+use crate::work::PyWork;
 
 /// One rank's handle to a set of ranks. Calls take tensors whose elements are contiguous. A call that is not asynchronous returns `None`
 /// when it is done; an asynchronous one returns a `Work` at once. Timeouts are milliseconds; a negative one is that of the communicator.
@@ -130,113 +37,12 @@ pub(crate) struct PyCommunicator {
     ranks: Arc<Ranks>,
 }
 
-impl PyCommunicator {
-    /// Creates a communicator on another thread, while this one handles signals.
-    fn create(
-        py: Python<'_>,
-        create: impl FnOnce() -> Result<Communicator, Failure> + Send + 'static,
-    ) -> PyResult<Self> {
-        let (result, received) = mpsc::channel();
-        let thread = thread::Builder::new().name("mscclpp-join".into()).spawn(move || {
-            // Without a receiver, the thread that waited has been interrupted.
-            let _ = result.send(create().and_then(Ranks::new));
-        });
-        thread.map_err(|error| Failure::of_kind("out-of-resources", "join", format!("no thread: {error}")))?;
-        let received = Mutex::new(received);
-        loop {
-            let ranks =
-                py.detach(|| received.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(SIGNAL_INTERVAL));
-            match ranks {
-                Ok(ranks) => return Ok(Self { ranks: Arc::new(ranks?) }),
-                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::from(Error::Internal("the thread that joins has ended".into())).into());
-                }
-            }
-        }
-    }
-
-    fn submit(
-        &self,
-        py: Python<'_>,
-        call: Call,
-        timeout: i64,
-        is_async: bool,
-        keep: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<PyWork>> {
-        let timeout = self.ranks.timeout(timeout);
-        self.ranks.num_calls.fetch_add(1, Relaxed);
-        let name = call.name();
-        if let Some(device) = call.device()? {
-            let stream = current_stream(py, device)?;
-            self.enqueue(py, name, timeout, |comm, devices| devices.run(comm, device, stream, &call))?;
-            return Ok(None);
-        }
-        if !is_async {
-            let made = py.detach(|| {
-                let _turn = self.ranks.queue.try_enter()?;
-                Some(interruptible(|| self.ranks.run(&call, timeout)))
-            });
-            if let Some(made) = made {
-                raise_signal()?;
-                made?;
-                return Ok(None);
-            }
-        }
-        self.ranks.check_process(name)?;
-        let work = self.start(call, timeout, keep.clone().unbind())?;
-        if is_async {
-            return Ok(Some(work));
-        }
-        work.completion.wait(py, name, None)?;
-        Ok(None)
-    }
-
-    /// Makes a call on a device, in turn with the others.
-    fn enqueue(
-        &self,
-        py: Python<'_>,
-        name: &'static str,
-        timeout: Option<Duration>,
-        call: impl FnOnce(&Communicator, &mut Devices) -> Result<(), Failure> + Send,
-    ) -> PyResult<()> {
-        self.ranks.check_process(name)?;
-        let made = py.detach(|| {
-            let _turn = self.ranks.queue.enter();
-            let mut devices = self.ranks.devices.lock().unwrap_or_else(PoisonError::into_inner);
-            let comm = match timeout {
-                Some(timeout) => self.ranks.comm.with_timeout(timeout),
-                None => self.ranks.comm.clone(),
-            };
-            interruptible(|| call(&comm, &mut devices))
-        });
-        raise_signal()?;
-        Ok(made.map_err(|failure| failure.on(self.ranks.comm.rank(), name))?)
-    }
-
-    fn start(&self, call: Call, timeout: Option<Duration>, keep: Py<PyAny>) -> Result<PyWork, Failure> {
-        let (ranks, completion, name) = (Arc::clone(&self.ranks), Arc::new(Completion::default()), call.name());
-        let work = PyWork { completion: Arc::clone(&completion), name };
-        self.ranks.queue.push(
-            name,
-            Box::new(move || {
-                let made = catch_unwind(AssertUnwindSafe(|| ranks.run(&call, timeout)));
-                let made = made.unwrap_or_else(|_| Err(Error::Internal(format!("{name} panicked")).into()));
-                // The tensors exist until here.
-                drop(keep);
-                completion.finish(made.map(|()| 0));
-            }),
-        )?;
-        Ok(work)
-    }
-}
-
 #[pymethods]
 impl PyCommunicator {
     /// Starts the ranks of a listener, as rank 0.
     #[staticmethod]
     fn from_listener(py: Python<'_>, listener: &Listener, num_ranks: u32, timeout: u64) -> PyResult<Self> {
-        let listener = listener.0.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(used)?;
+        let listener = listener.take()?;
         let options = options(timeout)?;
         Self::create(py, move || Ok(Communicator::from_listener(listener, num_ranks, options)?))
     }
@@ -320,10 +126,16 @@ impl PyCommunicator {
         timeout: i64,
         is_async: bool,
     ) -> PyResult<Option<PyWork>> {
-        let op = TorchOp::new(op)?;
+        let (op, views) = (TorchOp::new(op)?, views(tensors)?);
         let call = |tensor: View| Ok(Call::AllReduce { tensor, operator: Operator::new(op, tensor.kind)? });
-        let calls: Result<Vec<Call>, Failure> = views(tensors)?.into_iter().map(call).collect();
-        self.submit(py, Call::Several(calls?), timeout, is_async, tensors)
+        let call = match views[..] {
+            [first, _, ..] if views.iter().all(|view| view.kind == first.kind) => {
+                Call::AllReduceList { operator: Operator::new(op, first.kind)?, tensors: views }
+            }
+            [tensor] => call(tensor)?,
+            _ => Call::Several(views.into_iter().map(call).collect::<Result<_, Failure>>()?),
+        };
+        self.submit(py, call, timeout, is_async, tensors)
     }
 
     /// Replaces the tensor by that of rank `root`.
@@ -378,6 +190,7 @@ impl PyCommunicator {
         for pair in pairs.try_iter()? {
             let pair = pair?;
             let (outputs, input) = (self.list("all_gather", &pair.get_item(0)?)?, View::new(&pair.get_item(1)?)?);
+            self.check_own("all_gather", &outputs, &input)?;
             calls.push(Call::AllGatherList { input, outputs });
         }
         self.submit(py, Call::Several(calls), timeout, is_async, pairs)
@@ -394,6 +207,7 @@ impl PyCommunicator {
     ) -> PyResult<Option<PyWork>> {
         let op = TorchOp::new(op)?;
         let call = |(output, input): (View, View)| {
+            self.check_parts("reduce_scatter_tensor", &input, &output)?;
             Ok(Call::ReduceScatter { input, output, operator: Operator::new(op, output.kind)? })
         };
         let calls: Result<Vec<Call>, Failure> = pairs_of(pairs)?.into_iter().map(call).collect();
@@ -543,50 +357,4 @@ impl PyCommunicator {
         self.ranks.queue.close();
         self.ranks.point_to_point.close();
     }
-}
-
-impl PyCommunicator {
-    /// Returns the views of a list with a tensor per rank.
-    fn list(&self, call: &str, tensors: &Bound<'_, PyAny>) -> PyResult<Vec<View>> {
-        let views = views(tensors)?;
-        let ranks = self.ranks.comm.num_ranks() as usize;
-        if views.len() != ranks {
-            let message = format!("expected a list of {ranks} tensors, one per rank, found {}", views.len());
-            return Err(Failure::invalid(call, message).on(self.ranks.comm.rank(), call).into());
-        }
-        Ok(views)
-    }
-
-    /// Returns the views of a list that only rank `root` passes.
-    fn on_root(&self, call: &str, tensors: &Bound<'_, PyAny>, root: u32) -> PyResult<Vec<View>> {
-        if self.ranks.comm.rank() == root { self.list(call, tensors) } else { Ok(Vec::new()) }
-    }
-}
-
-/// Returns the views of pairs of tensors of one type.
-fn pairs_of(pairs: &Bound<'_, PyAny>) -> PyResult<Vec<(View, View)>> {
-    let pair = |pair: PyResult<Bound<'_, PyAny>>| {
-        let pair = pair?;
-        let (output, input) = (View::new(&pair.get_item(0)?)?, View::new(&pair.get_item(1)?)?);
-        same_kind("a call with input and output", &output, &input)?;
-        Ok((output, input))
-    };
-    pairs.try_iter()?.map(pair).collect()
-}
-
-fn same_kind(call: &str, output: &View, input: &View) -> Result<(), Failure> {
-    if output.kind == input.kind {
-        return Ok(());
-    }
-    let message = format!("expected an output of the input's type {}, found {}", input.kind.name(), output.kind.name());
-    Err(Failure::invalid(call, message))
-}
-
-fn same_bytes(call: &str, of_list: &View, single: &View) -> Result<(), Failure> {
-    same_kind(call, of_list, single)?;
-    if of_list.bytes == single.bytes {
-        return Ok(());
-    }
-    let message = format!("expected tensors of {} elements in the list, found {}", single.count(), of_list.count());
-    Err(Failure::invalid(call, message))
 }

@@ -1,0 +1,200 @@
+//! Collective calls on the memory of tensors.
+
+mod memory;
+mod moves;
+mod reductions;
+
+use mscclpp_exec::{Communicator, DataType};
+
+pub(crate) use self::memory::Staging;
+use self::memory::{concatenate, divide, read, written};
+use self::moves::{all_gather, all_gather_list, all_to_all, all_to_all_list};
+use self::reductions::{all_reduce, all_reduce_list, reduce, reduce_scatter, reduce_scatter_list};
+use crate::failure::Failure;
+use crate::operator::Operator;
+use crate::tensor::View;
+
+/// Runs an expression for the element type of a data type.
+macro_rules! with_type {
+    ($dtype:expr, $name:ident => $run:expr) => {{
+        macro_rules! run {
+            ($type:ty) => {{
+                type $name = $type;
+                $run
+            }};
+        }
+        match $dtype {
+            DataType::I8 => run!(i8),
+            DataType::U8 => run!(u8),
+            DataType::I32 => run!(i32),
+            DataType::U32 => run!(u32),
+            DataType::I64 => run!(i64),
+            DataType::U64 => run!(u64),
+            DataType::F16 => run!(half::f16),
+            DataType::BF16 => run!(half::bf16),
+            DataType::F32 => run!(f32),
+            DataType::F64 => run!(f64),
+            DataType::F8E4M3 => run!(mscclpp_exec::E4m3),
+            DataType::F8E5M2 => run!(mscclpp_exec::E5m2),
+            DataType::F8E4M3B15 => run!(mscclpp_exec::E4m3B15),
+        }
+    }};
+}
+
+pub(crate) use with_type;
+
+/// A collective call on tensors, which exist until it has ended. Lists have a tensor per rank.
+#[derive(Debug)]
+pub(crate) enum Call {
+    AllReduce {
+        tensor: View,
+        operator: Operator,
+    },
+    /// All-reduces of tensors of one type.
+    AllReduceList {
+        tensors: Vec<View>,
+        operator: Operator,
+    },
+    Broadcast {
+        tensor: View,
+        root: u32,
+    },
+    Reduce {
+        tensor: View,
+        operator: Operator,
+        root: u32,
+    },
+    AllGather {
+        input: View,
+        output: View,
+    },
+    AllGatherList {
+        input: View,
+        outputs: Vec<View>,
+    },
+    ReduceScatter {
+        input: View,
+        output: View,
+        operator: Operator,
+    },
+    ReduceScatterList {
+        inputs: Vec<View>,
+        output: View,
+        operator: Operator,
+    },
+    AllToAll {
+        input: View,
+        output: View,
+    },
+    AllToAllList {
+        inputs: Vec<View>,
+        outputs: Vec<View>,
+    },
+    Gather {
+        input: View,
+        outputs: Vec<View>,
+        root: u32,
+    },
+    Scatter {
+        inputs: Vec<View>,
+        output: View,
+        root: u32,
+    },
+    Barrier,
+    /// Calls that follow each other.
+    Several(Vec<Call>),
+}
+
+impl Call {
+    /// Returns the name of the call, as PyTorch has it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::AllReduce { .. } => "all_reduce",
+            Self::AllReduceList { .. } => "all_reduce_coalesced",
+            Self::Broadcast { .. } => "broadcast",
+            Self::Reduce { .. } => "reduce",
+            Self::AllGather { .. } => "all_gather_into_tensor",
+            Self::AllGatherList { .. } => "all_gather",
+            Self::ReduceScatter { .. } => "reduce_scatter_tensor",
+            Self::ReduceScatterList { .. } => "reduce_scatter",
+            Self::AllToAll { .. } => "all_to_all_single",
+            Self::AllToAllList { .. } => "all_to_all",
+            Self::Gather { .. } => "gather",
+            Self::Scatter { .. } => "scatter",
+            Self::Barrier => "barrier",
+            Self::Several(calls) => calls.first().map_or("a coalesced call", Self::name),
+        }
+    }
+
+    /// Returns the tensors of the call.
+    fn views(&self) -> Vec<&View> {
+        match self {
+            Self::AllReduce { tensor, .. } | Self::Broadcast { tensor, .. } | Self::Reduce { tensor, .. } => {
+                vec![tensor]
+            }
+            Self::AllGather { input, output }
+            | Self::ReduceScatter { input, output, .. }
+            | Self::AllToAll { input, output } => vec![input, output],
+            Self::AllGatherList { input: single, outputs: list }
+            | Self::Gather { input: single, outputs: list, .. }
+            | Self::ReduceScatterList { inputs: list, output: single, .. }
+            | Self::Scatter { inputs: list, output: single, .. } => list.iter().chain([single]).collect(),
+            Self::AllReduceList { tensors, .. } => tensors.iter().collect(),
+            Self::AllToAllList { inputs, outputs } => inputs.iter().chain(outputs).collect(),
+            Self::Barrier => Vec::new(),
+            Self::Several(calls) => calls.iter().flat_map(Self::views).collect(),
+        }
+    }
+
+    /// Returns the device of the tensors, `None` for the CPU.
+    ///
+    /// # Errors
+    /// An invalid input if they are not all on one.
+    pub(crate) fn device(&self) -> Result<Option<u32>, Failure> {
+        // Without a list of the tensors in the most frequent call.
+        if let Self::AllReduce { tensor, .. } = self {
+            return Ok(tensor.device);
+        }
+        let views = self.views();
+        let device = views.first().and_then(|view| view.device);
+        if views.iter().any(|view| view.device != device) {
+            return Err(Failure::invalid(self.name(), "expected tensors on one device, found several devices".into()));
+        }
+        Ok(device)
+    }
+
+    /// Makes the call.
+    pub(crate) fn run(&self, comm: &Communicator, staging: &mut Staging) -> Result<(), Failure> {
+        match self {
+            Self::AllReduce { tensor, operator } => all_reduce(comm, tensor, *operator, staging)?,
+            Self::AllReduceList { tensors, operator } => all_reduce_list(comm, tensors, *operator, staging)?,
+            Self::Broadcast { tensor, root } => {
+                with_type!(tensor.kind.moved().0, T => comm.broadcast_in_place::<T>(written(tensor), *root))?;
+            }
+            Self::Reduce { tensor, operator, root } => reduce(comm, tensor, *operator, *root, staging)?,
+            Self::AllGather { input, output } => all_gather(comm, input, output, staging)?,
+            Self::AllGatherList { input, outputs } => all_gather_list(comm, input, outputs, staging)?,
+            Self::ReduceScatter { input, output, operator } => {
+                reduce_scatter(comm, read(input), output, *operator, input.overlaps(output), staging)?;
+            }
+            Self::ReduceScatterList { inputs, output, operator } => {
+                reduce_scatter_list(comm, inputs, output, *operator, staging)?;
+            }
+            Self::AllToAll { input, output } => all_to_all(comm, input, output, staging)?,
+            Self::AllToAllList { inputs, outputs } => all_to_all_list(comm, inputs, outputs, staging)?,
+            Self::Gather { input, outputs, root } => {
+                let all = staging.bytes(outputs.iter().map(|output| output.bytes).sum())?;
+                comm.gather::<u8>(read(input), all, *root)?;
+                divide(all, outputs);
+            }
+            Self::Scatter { inputs, output, root } => {
+                let all = staging.bytes(inputs.iter().map(|input| input.bytes).sum())?;
+                concatenate(inputs, all);
+                comm.scatter::<u8>(all, written(output), *root)?;
+            }
+            Self::Barrier => comm.barrier()?,
+            Self::Several(calls) => calls.iter().try_for_each(|call| call.run(comm, staging))?,
+        }
+        Ok(())
+    }
+}

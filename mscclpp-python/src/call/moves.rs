@@ -1,0 +1,95 @@
+//! Calls that move data without changing it.
+
+use mscclpp_exec::{Communicator, DataType};
+
+use super::memory::{Staging, concatenate, divide, read, written};
+use super::with_type;
+use crate::failure::Failure;
+use crate::tensor::View;
+
+pub(super) fn all_gather(
+    comm: &Communicator,
+    input: &View,
+    output: &View,
+    staging: &mut Staging,
+) -> Result<(), Failure> {
+    let own = output.address + comm.rank() as usize * input.bytes;
+    let is_whole = input.bytes.checked_mul(comm.num_ranks() as usize) == Some(output.bytes);
+    with_type!(output.kind.moved().0, T => {
+        if is_whole && input.address == own {
+            comm.all_gather_in_place::<T>(written(output))
+        } else if input.overlaps(output) {
+            let copy = staging.bytes(input.bytes)?;
+            copy.copy_from_slice(read(input));
+            comm.all_gather::<T>(bytemuck::cast_slice(copy), written(output))
+        } else {
+            comm.all_gather::<T>(read(input), written(output))
+        }
+    })?;
+    Ok(())
+}
+
+pub(super) fn all_gather_list(
+    comm: &Communicator,
+    input: &View,
+    outputs: &[View],
+    staging: &mut Staging,
+) -> Result<(), Failure> {
+    if outputs.iter().all(|output| output.bytes == input.bytes) {
+        let all = staging.bytes(input.bytes * outputs.len())?;
+        with_type!(input.kind.moved().0, T => comm.all_gather::<T>(read(input), bytemuck::cast_slice_mut(all)))?;
+        divide(all, outputs);
+        return Ok(());
+    }
+    // All ranks have the same lengths, each rank's own one.
+    for (root, output) in (0..).zip(outputs) {
+        if root == comm.rank() && output.address != input.address {
+            let own = staging.bytes(input.bytes)?;
+            own.copy_from_slice(read(input));
+            written::<u8>(output).copy_from_slice(own);
+        }
+        comm.broadcast_in_place::<u8>(written(output), root)?;
+    }
+    Ok(())
+}
+
+pub(super) fn all_to_all(
+    comm: &Communicator,
+    input: &View,
+    output: &View,
+    staging: &mut Staging,
+) -> Result<(), Failure> {
+    with_type!(output.kind.moved().0, T => {
+        if input.address == output.address && input.bytes == output.bytes {
+            comm.all_to_all_in_place::<T>(written(output))
+        } else if input.overlaps(output) {
+            let copy = staging.bytes(input.bytes)?;
+            copy.copy_from_slice(read(input));
+            comm.all_to_all::<T>(bytemuck::cast_slice(copy), written(output))
+        } else {
+            comm.all_to_all::<T>(read(input), written(output))
+        }
+    })?;
+    Ok(())
+}
+
+pub(super) fn all_to_all_list(
+    comm: &Communicator,
+    inputs: &[View],
+    outputs: &[View],
+    staging: &mut Staging,
+) -> Result<(), Failure> {
+    let all = staging.bytes(inputs.iter().map(|input| input.bytes).sum())?;
+    concatenate(inputs, all);
+    let counts: Vec<usize> = inputs.iter().map(|input| input.bytes).collect();
+    let received = comm.all_to_all_v::<u8>(all, &counts)?;
+    let expected: Vec<usize> = outputs.iter().map(|output| output.bytes).collect();
+    if received.counts != expected {
+        let found = &received.counts;
+        let message =
+            format!("expected {expected:?} bytes from the ranks, found {found:?}; make the sizes of both sides equal");
+        return Err(Failure::of_kind("mismatch", "all_to_all", message));
+    }
+    divide(&received.elements, outputs);
+    Ok(())
+}
