@@ -1,7 +1,7 @@
 //! The extension module `mscclpp_rs._native` of the Python package `mscclpp-rs`.
 //!
 //! `communicator` has the calls of one rank on tensors, `tensor` how they are read. `plan` has plans, `recorder` programs, and
-//! `address` the calls of the reference's interface.
+//! `address` the calls of the reference's interface, and `kernels` custom kernels.
 
 mod address;
 mod buffer;
@@ -11,6 +11,7 @@ mod device;
 mod failure;
 mod fold;
 mod gloo_order;
+mod kernels;
 mod operator;
 mod plan;
 mod point_to_point;
@@ -28,11 +29,13 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use crate::address::{AddressCommunicator, Allocation, JobListener, has_devices, is_nvls_supported};
+    use crate::address::{AddressCommunicator, Allocation, JobListener, Target, has_devices, is_nvls_supported};
     #[pymodule_export]
     use crate::buffer::PyBuffer;
     #[pymodule_export]
     use crate::communicator::{Listener, PyCommunicator};
+    #[pymodule_export]
+    use crate::kernels::{Kernel, KernelChannels, KernelModule, compile_image};
     #[pymodule_export]
     use crate::plan::{Finding, Location, Plan, plan_sizes, run_plan, time_plan};
     #[pymodule_export]

@@ -6,6 +6,7 @@ use mscclpp_exec::cuda::Stream;
 use mscclpp_exec::{Communicator, DataType, Element, Error};
 
 use super::memory::Memory;
+use super::target::Target;
 use crate::call::with_type;
 use crate::failure::Failure;
 
@@ -59,30 +60,19 @@ impl Call {
     /// Checks the arguments.
     pub(super) fn new(
         comm: &Communicator,
-        collective: &str,
+        target: &Target,
         input: (u64, u64),
         output: (u64, u64),
         dtype: DataType,
         op: ReduceOp,
-        root: u32,
     ) -> Result<Self, Failure> {
         let (rank, ranks, size) = (u64::from(comm.rank()), u64::from(comm.num_ranks()), dtype.size() as u64);
-        // The collective, and how many of the smaller buffer make the larger one.
-        let (kind, inputs, outputs) = match collective {
-            "allreduce" => (CollectiveKind::AllReduce, 1, 1),
-            "allgather" => (CollectiveKind::AllGather, ranks, 1),
-            "reducescatter" => (CollectiveKind::ReduceScatter, 1, ranks),
-            "alltoall" => (CollectiveKind::AllToAll, 1, 1),
-            "sendrecv" => (CollectiveKind::SendRecv, 1, 1),
-            "broadcast" => (CollectiveKind::Broadcast, 1, 1),
-            "reduce" => (CollectiveKind::Reduce, 1, 1),
-            other => {
-                let text = format!(
-                    "expected a plan of allreduce, allgather, reducescatter, alltoall, sendrecv, broadcast or reduce, found \
-                     {other}; run plans of other collectives with mscclpp_rs.run"
-                );
-                return Err(Failure::of_kind("unsupported", "execute", text));
-            }
+        let (kind, root, collective) = (target.kind, target.root, target.collective.as_str());
+        // How many of the smaller buffer make the larger one.
+        let (inputs, outputs) = match kind {
+            CollectiveKind::AllGather => (ranks, 1),
+            CollectiveKind::ReduceScatter => (1, ranks),
+            _ => (1, 1),
         };
         let memory = |name, at| Memory::new(collective, name, at, size);
         let (input, output) = (memory("input", input)?, memory("output", output)?);

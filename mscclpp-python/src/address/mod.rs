@@ -3,6 +3,7 @@
 mod allocation;
 mod call;
 mod memory;
+mod target;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +18,9 @@ use pyo3::prelude::*;
 
 pub(crate) use self::allocation::Allocation;
 use self::call::Call;
+pub(crate) use self::target::Target;
 use crate::failure::Failure;
-use crate::plan::{Plan, data_type, reduction};
+use crate::plan::{data_type, reduction};
 use crate::signals::{interruptible, raise_signal};
 
 /// Maximum number of streams that are kept.
@@ -28,7 +30,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn failed(error: Error) -> PyErr {
+pub(crate) fn failed(error: Error) -> PyErr {
     Failure::from(error).into()
 }
 
@@ -46,7 +48,7 @@ fn of_call(collective: &str, error: Error) -> Failure {
 }
 
 /// Returns the current device of this thread; `None` on a machine without CUDA devices.
-fn device() -> PyResult<Option<Device>> {
+pub(crate) fn device() -> PyResult<Option<Device>> {
     if !has_devices() {
         return Ok(None);
     }
@@ -87,6 +89,12 @@ impl JobListener {
     }
 }
 
+/// What serves the following calls of a communicator.
+struct Forced {
+    key: (u64, Config),
+    choice: (CollectiveKind, Choice),
+}
+
 /// One rank of a job, whose collective calls take addresses and bytes. Addresses are those of the rank's device, or of host
 /// memory on a machine without CUDA devices.
 #[pyclass(frozen, module = "mscclpp_rs._native")]
@@ -94,8 +102,8 @@ pub(crate) struct AddressCommunicator {
     comm: Communicator,
     device: Option<Device>,
     streams: Mutex<BTreeMap<usize, Arc<Stream>>>,
-    /// The algorithm that serves the following calls.
-    forced: Mutex<Option<(CollectiveKind, Choice)>>,
+    /// What serves the following calls.
+    forced: Mutex<Option<Forced>>,
 }
 
 impl AddressCommunicator {
@@ -106,6 +114,11 @@ impl AddressCommunicator {
         // The caller names the algorithm of each call, also one that sums in a switch.
         comm.set_order_policy(OrderPolicy::InSwitch);
         Ok(Self { comm, device, streams: Mutex::default(), forced: Mutex::default() })
+    }
+
+    /// Returns the communicator, and the device whose memory addresses are of.
+    pub(crate) fn parts(&self) -> (&Communicator, &Option<Device>) {
+        (&self.comm, &self.device)
     }
 
     /// Returns the stream of a handle.
@@ -120,17 +133,27 @@ impl AddressCommunicator {
         Arc::clone(streams.entry(handle).or_insert_with(open))
     }
 
-    /// Lets an algorithm serve the following calls, as all ranks do.
-    fn force(&self, choice: (CollectiveKind, Choice)) -> Result<(), Error> {
+    /// Lets a target serve the following calls, as all ranks do.
+    fn force(&self, target: &Target, config: Config) -> Result<(), Failure> {
         let mut forced = lock(&self.forced);
-        if forced.as_ref() != Some(&choice) {
-            self.comm.force_algorithm(Some(choice.clone()))?;
-            *forced = Some(choice);
+        let key = target.key(&config);
+        if forced.as_ref().is_some_and(|forced| forced.key == key) {
+            return Ok(());
         }
+        let name = match &target.algorithm {
+            target::Algorithm::Plan(plan) => self.register(plan)?,
+            target::Algorithm::Builtin(name) => name.clone(),
+        };
+        let choice = (target.kind, Choice { name, config });
+        // Another target may be the same algorithm, whose preparations are kept.
+        if forced.as_ref().is_none_or(|forced| forced.choice != choice) {
+            self.comm.force_algorithm(Some(choice.clone()))?;
+        }
+        *forced = Some(Forced { key, choice });
         Ok(())
     }
 
-    /// Returns the name of a plan in the registry, and adds it there at first use, as all ranks do.
+    /// Returns the name of a plan in the registry, where it is added at first use, as on all ranks.
     fn register(&self, plan: &mscclpp_core::plan::Plan) -> Result<String, Failure> {
         let name = format!("{}-{:032x}", plan.name(), plan.hash());
         if self.comm.registry()?.find(&name).is_none() {
@@ -211,19 +234,16 @@ impl AddressCommunicator {
         py.detach(|| self.comm.bootstrap().recv(peer, tag)).map_err(|error| failed(error.into()))
     }
 
-    /// Makes a collective call with a plan, or with the built-in algorithm `name`, configured with `blocks` and `threads`.
+    /// Makes a collective call with a target, configured with `blocks` and `threads`.
     ///
     /// The caller guarantees that each address is that of the given number of bytes, on the communicator's device or else in host
     /// memory, which exist and are used by nothing else until the call is complete; and that `stream` is 0 or a stream of
     /// the device.
-    #[pyo3(signature = (*, plan, name, collective, input, output, dtype, op, stream, blocks, threads))]
-    #[allow(clippy::too_many_arguments, reason = "keywords of a call in Python")]
+    #[allow(clippy::too_many_arguments, reason = "arguments of a call in Python")]
     fn execute(
         &self,
         py: Python<'_>,
-        plan: Option<&Plan>,
-        name: &str,
-        collective: &str,
+        target: &Target,
         input: (u64, u64),
         output: (u64, u64),
         dtype: &str,
@@ -232,27 +252,20 @@ impl AddressCommunicator {
         blocks: Option<u32>,
         threads: Option<u32>,
     ) -> PyResult<()> {
-        let root = plan.map_or(0, |plan| plan.image().collective().root);
+        let on = |failure: Failure| failure.on(self.comm.rank(), &target.collective);
         let (dtype, op) = (data_type(dtype)?, reduction(op)?);
-        let call = Call::new(&self.comm, collective, input, output, dtype, op, root)
-            .map_err(|failure| failure.on(self.comm.rank(), collective))?;
-        let plan = plan.map(Plan::image);
+        let call = Call::new(&self.comm, target, input, output, dtype, op).map_err(on)?;
         let make = || {
-            let name = match plan {
-                Some(plan) => self.register(plan)?,
-                // The reference's names are those of built-in algorithms as well.
-                None => mscclpp_algorithms::find(name).map_or(name, |algorithm| algorithm.name()).to_owned(),
-            };
-            self.force((call.kind, Choice { name, config: Config { blocks, threads } }))?;
+            self.force(target, Config { blocks, threads })?;
             match &self.device {
                 Some(device) => call.run_on_device(&self.comm, &self.stream(device, stream)),
                 None => call.run_on_host(&self.comm),
             }
-            .map_err(|error| of_call(collective, error))
+            .map_err(|error| of_call(&target.collective, error))
         };
         let made: Result<(), Failure> = py.detach(|| interruptible(make));
         raise_signal()?;
-        made.map_err(|failure| failure.on(self.comm.rank(), collective).into())
+        made.map_err(|failure| on(failure).into())
     }
 
     /// Drops what was prepared for earlier calls.

@@ -12,6 +12,9 @@ use crate::scripts::{VERSIONS, python_of};
 /// Examples that run on the CPU and on simulated devices.
 const EXAMPLES: [&str; 4] = ["default_algorithms", "dsl_algorithm", "tuning", "registered_plans"];
 
+/// Examples that need devices.
+const ON_DEVICES: [&str; 2] = ["plan_for_nccl", "native_algorithm"];
+
 /// Seconds after which a job has failed.
 const TIMEOUT: &str = "600";
 
@@ -47,7 +50,7 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
     if let Err(reason) = &python {
         println!("tests of plans from Python on simulated devices are ignored: {reason}");
     }
-    for name in EXAMPLES.into_iter().chain(["plan_for_nccl"]) {
+    for name in EXAMPLES.into_iter().chain(ON_DEVICES) {
         let script = sources().join(format!("examples/{name}.py"));
         trials.push(on_devices(format!("example_{name}_on_simulated_devices"), &python, package, script, None, 2, 1));
     }
@@ -172,11 +175,11 @@ fn text(output: &Output) -> String {
 
 /// Returns whether there is a script of an example that no test runs.
 pub(crate) fn examples_are_run() -> Result<(), Failed> {
-    let shared = ["job", "programs", "plan_for_nccl", "tensor_parallel"];
+    let shared = ["job", "programs", "tensor_parallel"];
     for entry in Path::new(&sources().join("examples")).read_dir()? {
         let path = entry?.path();
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_known = EXAMPLES.contains(&name) || shared.contains(&name);
+        let is_known = EXAMPLES.contains(&name) || ON_DEVICES.contains(&name) || shared.contains(&name);
         if path.extension().is_some_and(|extension| extension == "py") && !is_known {
             return Err(format!("no test runs {}", path.display()).into());
         }

@@ -9,7 +9,7 @@ use crate::jobs;
 use crate::package::{folder, sources};
 
 /// Scripts of unit tests in `tests/python`, with their minimum number of tests.
-const UNIT_TESTS: [(&str, usize); 4] = [("language", 42), ("plans", 27), ("compat", 13), ("launch", 7)];
+const UNIT_TESTS: [(&str, usize); 4] = [("language", 42), ("plans", 27), ("compat", 18), ("launch", 7)];
 
 /// Versions of PyTorch.
 pub(crate) const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
@@ -29,8 +29,10 @@ pub(crate) fn tests(is_list: bool) -> Vec<Trial> {
         trials.push(Trial::test(name, test));
     }
     for version in VERSIONS {
-        trials.push(plans_on_tensors(&package, version));
+        trials.push(with_pytorch(&package, version, "plans", 27));
     }
+    // With the wheel of NVRTC, which comes with PyTorch.
+    trials.push(with_pytorch(&package, VERSIONS[0], "compat", 18));
     trials.push(reference_programs(&package));
     trials.extend(jobs::tests(&package));
     trials.push(Trial::test("both_distributions_have_one_version", versions_are_equal));
@@ -97,15 +99,22 @@ pub(crate) fn python_of(version: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Runs the tests of plans with PyTorch and numpy.
-fn plans_on_tensors(package: &Result<PathBuf, String>, version: &'static str) -> Trial {
+/// Runs a script of unit tests with PyTorch and numpy.
+fn with_pytorch(
+    package: &Result<PathBuf, String>,
+    version: &'static str,
+    script: &'static str,
+    expected: usize,
+) -> Trial {
     let python = python_of(version);
     if let Err(reason) = &python {
-        println!("tests of plans on tensors of PyTorch {version} are ignored: {reason}");
+        println!("tests of {script} with PyTorch {version} are ignored: {reason}");
     }
     let (is_ignored, package) = (python.is_err(), package.clone());
-    let test = move || run_tests(&python?, &package?, &sources().join("tests/python/plans.py"), 27);
-    Trial::test(format!("plans_run_on_tensors_of_pytorch_{version}"), test).with_ignored_flag(is_ignored)
+    let path = sources().join(format!("tests/python/{script}.py"));
+    let test = move || run_tests(&python?, &package?, &path, expected);
+    Trial::test(format!("python_{script}_behaves_as_documented_with_pytorch_{version}"), test)
+        .with_ignored_flag(is_ignored)
 }
 
 /// Compares the plans of the reference's own programs with those of the reference.

@@ -12,6 +12,7 @@ import unittest
 from typing import Any
 
 import mscclpp
+import mscclpp_rs
 from mscclpp.default_algos import allgather_multi_nodes, allreduce_multi_nodes, reducescatter_multi_nodes
 from mscclpp.dsl import jit
 from mscclpp.language import *
@@ -95,13 +96,63 @@ class Compilation(unittest.TestCase):
         with self.assertRaises(ValueError):
             mscclpp.compile("swap", given, 0)  # type: ignore[arg-type]
 
-    def test_code_of_the_references_library_is_not_supported(self) -> None:
+    def test_capsules_of_the_references_library_are_refused(self) -> None:
+        with self.assertRaisesRegex(TypeError, "C\\+\\+ interface are not supported"):
+            mscclpp.Algorithm.create_from_native_capsule(None)
+
+
+COPY = """
+#include "mscclpp_native.h"
+KERNEL(256) allreduce_nothing(KERNEL_PARAM mscclpp::NativeCall call) {
+  static_assert(sizeof(mscclpp::NativeCall) == 72 + 32 + 16 * 72, "as native.py writes it");
+  static_assert(sizeof(mscclpp::MemoryChannel) == 72, "as native.py writes it");
+  call.to_output(0, 0, call.output_bytes + STEP);
+}
+SIM_KERNEL(allreduce_nothing, mscclpp::NativeCall)
+"""
+
+
+class CompileNative(unittest.TestCase):
+    """Without devices. Kernels run in `examples/native_algorithm.py`, on simulated devices."""
+
+    def test_missing_file_is_reported(self) -> None:
         with self.assertRaises(FileNotFoundError):
             mscclpp.compile_native(name="none", file="none.cu")
-        with self.assertRaises(NotImplementedError):
-            mscclpp.compile_native(name="this", file=__file__)
-        with self.assertRaises(NotImplementedError):
-            mscclpp.Algorithm.create_from_native_capsule(None)
+
+    def test_file_and_source_exclude_each_other(self) -> None:
+        for options in ({}, {"file": __file__, "source": COPY}):
+            with self.assertRaisesRegex(ValueError, "expected a file or a source"):
+                mscclpp.compile_native("both", **options)
+
+    @unittest.skipIf(mscclpp_rs._native.has_devices(), "there are devices")
+    def test_machine_without_devices_is_refused_with_the_reason(self) -> None:
+        with self.assertRaisesRegex(mscclpp_rs.UnsupportedError, "expected a CUDA device, found none"):
+            mscclpp.compile_native("copy", source=COPY, defines={"STEP": "0"})
+
+    def test_missing_compiler_is_reported_with_what_to_install(self) -> None:
+        program = "import mscclpp\nmscclpp.compile_native.compile_image('copy', source='', capability=(9, 0))"
+        for value, text in (("/none/libnvrtc.so", "MSCCLPP_NVRTC names"), ("", "install NVRTC")):
+            environment = os.environ | {"MSCCLPP_NVRTC": value, "LD_LIBRARY_PATH": ""}
+            run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+            if value == "" and run.returncode == 0:
+                # The loader finds it on this machine.
+                continue
+            self.assertIn("mscclpp_rs._errors.", run.stderr)
+            self.assertIn(text, run.stderr)
+
+    def test_image_of_a_device_of_another_machine(self) -> None:
+        compile_image = mscclpp.compile_native.compile_image
+        try:
+            compile_image("empty", source="", capability=(9, 0))
+        except mscclpp_rs.Error as error:
+            self.skipTest(str(error))
+        code, log = compile_image("copy", source=COPY, defines={"STEP": "0"}, capability=(9, 0))
+        self.assertTrue(code.startswith(b"\x7fELF"), code[:16])
+        self.assertIn("allreduce_nothing", log)
+        with self.assertRaisesRegex(mscclpp_rs.Error, "copy.cu.*STEP"):
+            compile_image("copy", source=COPY, capability=(9, 0))
+        with self.assertRaisesRegex(mscclpp_rs.Error, "compute capability"):
+            compile_image("copy", source=COPY, capability=(3, 0))
 
 
 class DefaultPlans(unittest.TestCase):

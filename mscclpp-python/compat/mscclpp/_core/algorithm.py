@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from mscclpp._core.comm import Communicator, ExecutionPlan, Executor, execute
+from mscclpp._core.native import NativeAlgorithm
 from mscclpp._core.types import CollectiveBufferMode, CommResult, DataType, ReduceOp
 from mscclpp_rs import Error
+from mscclpp_rs._native import Target
 
 __all__ = ["Algorithm", "AlgorithmBuilder", "AlgorithmCollection"]
 
@@ -17,7 +19,7 @@ _logger = logging.getLogger("mscclpp")
 
 
 class Algorithm:
-    """An algorithm that serves calls: a plan, or a built-in algorithm."""
+    """An algorithm that serves calls: a plan, a built-in algorithm, or a kernel."""
 
     class Constraint:
         """The world that an algorithm is for; 0 is any."""
@@ -42,6 +44,8 @@ class Algorithm:
         self.id = id
         self._plan = execution_plan
         self._native = native_handle
+        self._kernel: NativeAlgorithm | None = None
+        self._target: Target | None = None
         self.tags = dict(tags or {})
         self.constraint = constraint or Algorithm.Constraint()
         if execution_plan is not None:
@@ -55,11 +59,19 @@ class Algorithm:
 
     @classmethod
     def create_from_native_capsule(cls, obj: object) -> Algorithm:
-        """Not supported: a capsule holds code of the reference's library. Raises `NotImplementedError`."""
-        raise NotImplementedError(
-            "algorithms of the reference's C++ interface are not supported; write the algorithm as a program of "
-            "mscclpp.language, or in Rust with mscclpp's device API"
-        )
+        """Returns the algorithm of a kernel, of what `create_NAME_algorithm()` of `mscclpp.compile_native` returns.
+
+        Raises `TypeError` for a capsule of the reference's library, which holds an object of its C++ interface.
+        """
+        if not isinstance(obj, NativeAlgorithm):
+            raise TypeError(
+                f"expected an algorithm of the module that mscclpp.compile_native returns, found {obj!r}; algorithms of the reference's "
+                "C++ interface are not supported"
+            )
+        algorithm = cls(native_handle=obj.name, collective=obj.collective)
+        algorithm._kernel = obj
+        algorithm._range = (0, obj.shared_bytes)
+        return algorithm
 
     @property
     def execution_plan(self) -> ExecutionPlan | None:
@@ -86,12 +98,18 @@ class Algorithm:
             return CollectiveBufferMode.ANY
         return CollectiveBufferMode.IN_PLACE if self._plan.is_in_place else CollectiveBufferMode.OUT_OF_PLACE
 
+    def _find_target(self) -> Target:
+        """Returns what calls take, which is made once."""
+        if self._target is None:
+            self._target = self._plan.target if self._plan is not None else Target(None, self._native or "", self.collective)
+        return self._target
+
     def is_dsl_algorithm(self) -> bool:
         """Returns whether the algorithm is a plan."""
         return self._plan is not None
 
     def is_native_algorithm(self) -> bool:
-        """Returns whether the algorithm is a built-in one."""
+        """Returns whether the algorithm is a built-in one or a kernel."""
         return self._plan is None
 
     def execute(
@@ -124,19 +142,24 @@ class Algorithm:
             raise ValueError(f"expected sums in the elements' type {dtype!r}, found accum_dtype {accum_dtype!r}")
         if extras:
             raise ValueError(f"expected no extras, found {sorted(extras)}")
+        if self._kernel is not None:
+            if not self._kernel.serves(input_size, output_size):
+                _logger.warning("%s of %d bytes with %s: expected at most %d bytes", self.collective, input_size, self.name, self._range[1])
+                return int(CommResult.COMM_INVALID_USAGE)
+            memory = ((int(input_buffer), input_size), (int(output_buffer), output_size))
+            self._kernel.launch(comm, *memory, dtype, op, int(stream), nblocks, nthreads_per_block)
+            return int(CommResult.COMM_SUCCESS)
         try:
             execute(
                 comm,
-                plan=self._plan.plan if self._plan is not None else None,
-                name=self._native or "",
-                collective=self.collective,
-                input=(int(input_buffer), input_size),
-                output=(int(output_buffer), output_size),
-                dtype=dtype,
-                op=op,
-                stream=int(stream),
-                blocks=nblocks or None,
-                threads=nthreads_per_block or None,
+                self._find_target(),
+                (int(input_buffer), input_size),
+                (int(output_buffer), output_size),
+                dtype,
+                op,
+                int(stream),
+                nblocks or None,
+                nthreads_per_block or None,
             )
         except Error as error:
             if error.kind != "unsupported":
@@ -146,7 +169,9 @@ class Algorithm:
         return int(CommResult.COMM_SUCCESS)
 
     def reset(self) -> None:
-        """Does nothing: what is prepared belongs to the communicator, and `Executor.reset` releases it."""
+        """Drops the connections of a kernel's ranks. What is prepared for others belongs to the communicator: `Executor.reset` releases it."""
+        if self._kernel is not None:
+            self._kernel.reset()
 
 
 class AlgorithmBuilder:

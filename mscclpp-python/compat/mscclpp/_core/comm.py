@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mscclpp._core.types import NATIVE_REDUCTIONS, NATIVE_TYPES, DataType, PacketType, ReduceOp
+from mscclpp._core.types import DataType, PacketType, ReduceOp, native_reduction, native_type
 from mscclpp_rs import Plan
-from mscclpp_rs._native import AddressCommunicator, JobListener
+from mscclpp_rs._native import AddressCommunicator, JobListener, Target
 
 __all__ = ["CommGroup", "Communicator", "ExecutionPlan", "Executor"]
 
@@ -139,6 +139,14 @@ class ExecutionPlan:
             raise ValueError(f"expected a rank in 0..{plan.num_ranks} of plan {plan.name}, found {rank}")
         self.plan = plan
         self.rank = rank
+        self._target: Target | None = None
+
+    @property
+    def target(self) -> Target:
+        """What calls with the plan take. Raises `mscclpp_rs.UnsupportedError` for a collective without calls."""
+        if self._target is None:
+            self._target = Target(self.plan, "", self.plan.collective)
+        return self._target
 
     @property
     def name(self) -> str:
@@ -192,14 +200,12 @@ class Executor:
             raise ValueError(f"expected PacketType.LL16, found {packet_type!r}: plans use packets of 16 bytes")
         execute(
             self._comm,
-            plan=plan.plan,
-            name="",
-            collective=plan.collective,
-            input=(send_buff, send_buff_size),
-            output=(recv_buff, recv_buff_size),
-            dtype=data_type,
-            op=ReduceOp.NOP,
-            stream=stream,
+            plan.target,
+            (send_buff, send_buff_size),
+            (recv_buff, recv_buff_size),
+            data_type,
+            ReduceOp.NOP,
+            stream,
         )
 
     def reset(self) -> None:
@@ -209,10 +215,7 @@ class Executor:
 
 def execute(
     comm: Communicator,
-    *,
-    plan: Plan | None,
-    name: str,
-    collective: str,
+    target: Target,
     input: tuple[int, int],
     output: tuple[int, int],
     dtype: DataType,
@@ -221,20 +224,6 @@ def execute(
     blocks: int | None = None,
     threads: int | None = None,
 ) -> None:
-    """Makes a call with a plan or with the built-in algorithm `name`."""
-    if dtype not in NATIVE_TYPES:
-        raise ValueError(f"expected a data type such as DataType.float32, found {dtype!r}, which is not supported")
-    if op not in NATIVE_REDUCTIONS:
-        raise ValueError(f"expected ReduceOp.SUM, MIN or NOP, found {op!r}")
-    comm.native.execute(
-        plan=plan,
-        name=name,
-        collective=collective,
-        input=input,
-        output=output,
-        dtype=NATIVE_TYPES[DataType(dtype)],
-        op=NATIVE_REDUCTIONS[ReduceOp(op)],
-        stream=stream,
-        blocks=blocks,
-        threads=threads,
-    )
+    """Makes a call with a plan or with a built-in algorithm."""
+    native_dtype, native_op = native_type(dtype), native_reduction(op)
+    comm.native.execute(target, input, output, native_dtype, native_op, stream, blocks, threads)

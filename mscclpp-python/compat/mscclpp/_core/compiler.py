@@ -1,14 +1,19 @@
-"""Compilation of programs to algorithms."""
+"""Compilation of programs and of kernels to algorithms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from mscclpp._core.algorithm import Algorithm
 from mscclpp._core.comm import ExecutionPlan
+from mscclpp._core.native import HEADER, NativeModule
 from mscclpp.language.program import CollectiveProgram
 from mscclpp.language.utils import AlgoSpec
+from mscclpp_rs._native import compile_image
 
 __all__ = ["DslCompiler", "NativeCodeCompiler"]
 
@@ -39,16 +44,66 @@ class DslCompiler:
 
 
 class NativeCodeCompiler:
-    """`mscclpp.compile_native`: not supported, because a native algorithm is code of the reference's C++ library."""
+    """`mscclpp.compile_native`: compiles kernels of CUDA source by NVRTC, and loads them on the current device.
 
-    def __call__(self, name: str, file: str, **kwds: Any) -> Any:
-        return self.compile(name, file, **kwds)
+    Images are cached between processes (`MSCCLPP_CACHE`). The reference compiles C++ for the host with nvcc; host code, pybind11 and the
+    reference's C++ classes are not supported: a source has kernels alone, and may include the headers of the device code and
+    `mscclpp_native.h`.
+    """
 
-    def compile(self, name: str, file: str) -> Any:
-        """Raises `FileNotFoundError` for a missing file, and else `NotImplementedError`."""
-        with open(file, "rb"):
-            pass
-        raise NotImplementedError(
-            f"{name}: algorithms of the reference's C++ interface are not supported; write the algorithm as a program of "
-            "mscclpp.language, or in Rust with mscclpp's device API"
-        )
+    def __call__(self, name: str, file: str | os.PathLike[str] | None = None, **options: Any) -> NativeModule:
+        return self.compile(name, file, **options)
+
+    def compile(
+        self,
+        name: str,
+        file: str | os.PathLike[str] | None = None,
+        *,
+        source: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        defines: Mapping[str, str] | None = None,
+    ) -> NativeModule:
+        """Returns the kernels of `file`, or of the text `source`. `headers`: texts by name, beside those of the device code. `defines`: macros.
+
+        Raises `FileNotFoundError` for a missing file, `mscclpp_rs.UnsupportedError` without CUDA devices, and `mscclpp_rs.Error` with the
+        reason if NVRTC is missing, or with its messages if the source does not compile.
+        """
+        title, text = _text(name, file, source)
+        _find_nvrtc()
+        return NativeModule(name, title, text, dict(headers or {}), dict(defines or {}))
+
+    def compile_image(
+        self,
+        name: str,
+        file: str | os.PathLike[str] | None = None,
+        *,
+        capability: tuple[int, int],
+        source: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        defines: Mapping[str, str] | None = None,
+    ) -> tuple[bytes, str]:
+        """Returns machine code for devices of a compute capability, such as `(9, 0)`, and the output of the compiler. Needs no device."""
+        title, text = _text(name, file, source)
+        _find_nvrtc()
+        return compile_image(title, text, [HEADER, *(headers or {}).items()], list((defines or {}).items()), capability)
+
+
+def _text(name: str, file: str | os.PathLike[str] | None, source: str | None) -> tuple[str, str]:
+    """Returns the name of a source in messages, and its text."""
+    if (file is None) == (source is None):
+        raise ValueError(f"{name}: expected a file or a source")
+    if file is None:
+        return f"{name}.cu", str(source)
+    return Path(file).name, Path(file).read_text(encoding="utf-8")
+
+
+def _find_nvrtc() -> None:
+    """Names the library of NVRTC of the wheel `nvidia-cuda-nvrtc`, which the loader does not find, unless the user names one."""
+    if "MSCCLPP_NVRTC" in os.environ:
+        return
+    spec = importlib.util.find_spec("nvidia")
+    folders = spec.submodule_search_locations if spec is not None else None
+    for folder in folders or ():
+        for library in sorted(Path(folder).glob("*/lib/libnvrtc.so*"), reverse=True):
+            os.environ["MSCCLPP_NVRTC"] = str(library)
+            return

@@ -23,18 +23,28 @@ class DataType(enum.IntEnum):
     float8_e4m3b15 = 10
 
 
-# The names of mscclpp_rs.
-NATIVE_TYPES = {
-    DataType.int32: "int32",
-    DataType.uint32: "uint32",
-    DataType.float16: "float16",
-    DataType.float32: "float32",
-    DataType.bfloat16: "bfloat16",
-    DataType.float8_e4m3fn: "fp8_e4m3",
-    DataType.float8_e5m2: "fp8_e5m2",
-    DataType.uint8: "uint8",
-    DataType.float8_e4m3b15: "fp8_e4m3b15",
-}
+# The names of mscclpp_rs, by the numbers of `DataType`.
+_NATIVE_TYPES = (
+    "int32",
+    "uint32",
+    "float16",
+    "float32",
+    "bfloat16",
+    "fp8_e4m3",
+    None,
+    "fp8_e5m2",
+    None,
+    "uint8",
+    "fp8_e4m3b15",
+)
+
+
+def native_type(dtype: DataType) -> str:
+    """Returns the name of a type in mscclpp_rs. Raises `ValueError` for one that is not supported."""
+    name = _NATIVE_TYPES[dtype] if isinstance(dtype, int) and 0 <= dtype < len(_NATIVE_TYPES) else None
+    if name is None:
+        raise ValueError(f"expected a data type such as DataType.float32, found {dtype!r}, which is not supported")
+    return name
 
 
 class ReduceOp(enum.IntEnum):
@@ -45,7 +55,16 @@ class ReduceOp(enum.IntEnum):
     NOP = 3
 
 
-NATIVE_REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.MIN: "min", ReduceOp.NOP: "sum"}
+# The names of mscclpp_rs, by the numbers of `ReduceOp`.
+_NATIVE_REDUCTIONS = ("sum", "min", None, "sum")
+
+
+def native_reduction(op: ReduceOp) -> str:
+    """Returns the name of a reduction in mscclpp_rs. Raises `ValueError` for another number."""
+    name = _NATIVE_REDUCTIONS[op] if isinstance(op, int) and 0 <= op < len(_NATIVE_REDUCTIONS) else None
+    if name is None:
+        raise ValueError(f"expected ReduceOp.SUM, MIN or NOP, found {op!r}")
+    return name
 
 
 class PacketType(enum.IntEnum):
