@@ -32,11 +32,9 @@ pub struct UcxReport {
 /// # Errors
 /// Why UCX cannot be used, or what did not arrive.
 pub fn try_ucx() -> Result<UcxReport, String> {
-    let mut engines = [(); 2].map(|()| Ucx::<Vec<u8>>::new(true));
-    let [Ok(one), Ok(other)] = &mut engines else {
-        return Err(engines.into_iter().find_map(Result::err).map_or_else(String::new, |why| why.to_string()));
-    };
-    let report = describe(one, other)?;
+    // The endpoints that are described are closed at once, while UCX connects them: the transfer has workers of its own.
+    let report = describe(&engines()?)?;
+    let [mut one, mut other] = engines()?;
     let failed = |error: std::io::Error| format!("cannot connect on loopback: {error}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let stream = TcpStream::connect(listener.local_addr().map_err(failed)?).map_err(failed)?;
@@ -66,8 +64,14 @@ pub fn try_ucx() -> Result<UcxReport, String> {
     }
 }
 
+/// Returns two engines of this process.
+fn engines() -> Result<[Ucx<Vec<u8>>; 2], String> {
+    let engine = || Ucx::new(true).map_err(|why| why.to_string());
+    Ok([engine()?, engine()?])
+}
+
 /// Returns what the endpoints from one worker to another one use.
-fn describe(one: &Ucx<Vec<u8>>, other: &Ucx<Vec<u8>>) -> Result<UcxReport, String> {
+fn describe([one, other]: &[Ucx<Vec<u8>>; 2]) -> Result<UcxReport, String> {
     let gone = || "the process was copied".to_owned();
     let address = worker_of(&other.progress).ok_or_else(gone)?.address()?;
     let worker = worker_of(&one.progress).ok_or_else(gone)?;
