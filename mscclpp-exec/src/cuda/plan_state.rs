@@ -250,13 +250,19 @@ impl PlanState {
             };
             Ok([memory(Space::Scratch, plain)?, memory(Space::Packets, packets)?])
         };
-        let grown = world.local().map(grow).collect::<Result<Vec<_>, Error>>();
+        // All that is allocated is there before anything is replaced.
+        let num_areas = (scratch.retired.len() + 2) * world.ranks as usize;
+        let grown = world.local().map(grow).collect::<Result<Vec<_>, Error>>().and_then(|own| {
+            let areas =
+                self.parts.iter().map(|part| part.packets.table(num_areas)).collect::<driver::Result<Vec<_>>>()?;
+            Ok((own, areas))
+        });
         // A captured call cannot wait for launches.
         let is_captured = is_captured_set_up() || self.is_captured.load(Relaxed);
-        let (grown, shared, is_captured) = match &world.group {
+        let ((grown, areas), shared, is_captured) = match &world.group {
             None => (grown?, Vec::new(), is_captured),
             Some(group) => {
-                let slices = grown.as_ref().map(|own| own.iter().flatten().map(Storage::as_slice).collect());
+                let slices = grown.as_ref().map(|(own, _)| own.iter().flatten().map(Storage::as_slice).collect());
                 let (shared, is_captured) = group.share_with("scratch", slices.map_err(Clone::clone), is_captured)?;
                 (grown?, shared, is_captured)
             }
@@ -292,7 +298,7 @@ impl PlanState {
         }
         {
             let owns = retired.iter().chain(keeps.then_some(&*scratch)).map(|scratch| &scratch.own).chain([&grown]);
-            self.set_packet_areas(world, &owns.collect::<Vec<_>>())?;
+            self.set_packet_areas(world, areas, &owns.collect::<Vec<_>>())?;
         }
         let mut old = std::mem::take(&mut *scratch);
         if tables.is_empty() {
@@ -319,11 +325,16 @@ impl PlanState {
     }
 
     /// Lets launches search the packets in this scratch of this process' ranks for old ones.
-    fn set_packet_areas(&self, world: &Inner, owns: &[&Vec<[Storage; 2]>]) -> Result<(), Error> {
-        for (&number, part) in world.numbers.iter().zip(&self.parts) {
+    fn set_packet_areas(
+        &self,
+        world: &Inner,
+        tables: Vec<DeviceMemory>,
+        owns: &[&Vec<[Storage; 2]>],
+    ) -> Result<(), Error> {
+        for ((&number, part), table) in world.numbers.iter().zip(&self.parts).zip(tables) {
             let of_ranks = owns.iter().flat_map(|own| world.local().zip(*own));
             let here = of_ranks.filter(|((rank, _), _)| world.device_of[*rank as usize] == number);
-            part.packets.set(part.device.driver(), here.map(|(_, [_, packets])| packets.as_slice()))?;
+            part.packets.set(table, here.map(|(_, [_, packets])| packets.as_slice()))?;
         }
         Ok(())
     }
