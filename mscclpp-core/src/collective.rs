@@ -41,6 +41,22 @@ pub enum CollectiveKind {
 }
 
 impl CollectiveKind {
+    /// Those whose chunk counts follow from the number of ranks.
+    const FIXED: [Self; 7] = [
+        Self::AllReduce,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::AllToAll,
+        Self::SendRecv,
+        Self::Broadcast,
+        Self::Reduce,
+    ];
+
+    /// Returns the collective with a [`name`](Self::name); `None` also for `custom` and `test`, which have chunk counts.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::FIXED.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Returns the name used in plan JSON and on the command line.
     pub const fn name(self) -> &'static str {
         match self {

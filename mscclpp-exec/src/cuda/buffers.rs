@@ -134,7 +134,8 @@ impl DeviceBuffer {
 }
 
 impl Drop for DeviceBuffer {
-    /// Waits for the calls that use the memory, unless there are none any more; if other work may use it, for all work of the device.
+    /// Waits for the calls that use the memory, unless its owner has waited; if other work may use it, for all
+    /// work of the device.
     fn drop(&mut self) {
         if !Unused::is_set() && self.uses.wait().is_ok_and(|is_all| is_all) {
             self.unused.set();

@@ -58,20 +58,11 @@ impl Target {
 }
 
 fn kind_of(collective: &str) -> Result<CollectiveKind, Failure> {
-    Ok(match collective {
-        "allreduce" => CollectiveKind::AllReduce,
-        "allgather" => CollectiveKind::AllGather,
-        "reducescatter" => CollectiveKind::ReduceScatter,
-        "alltoall" => CollectiveKind::AllToAll,
-        "sendrecv" => CollectiveKind::SendRecv,
-        "broadcast" => CollectiveKind::Broadcast,
-        "reduce" => CollectiveKind::Reduce,
-        other => {
-            let text = format!(
-                "expected a plan of allreduce, allgather, reducescatter, alltoall, sendrecv, broadcast or reduce, found \
-                 {other}; run plans of other collectives with mscclpp_rs.run"
-            );
-            return Err(Failure::of_kind("unsupported", "execute", text));
-        }
+    CollectiveKind::from_name(collective).ok_or_else(|| {
+        let text = format!(
+            "expected a plan of allreduce, allgather, reducescatter, alltoall, sendrecv, broadcast or reduce, found \
+             {collective}; run plans of other collectives with mscclpp_rs.run"
+        );
+        Failure::of_kind("unsupported", "execute", text)
     })
 }

@@ -24,18 +24,12 @@ fn get<'py, T: FromPyObjectOwned<'py, Error: Into<PyErr>>>(spec: &Bound<'py, PyD
 /// Returns the specification that a dictionary holds.
 pub(super) fn specification(spec: &Bound<'_, PyDict>) -> PyResult<AlgoSpec> {
     let (input, output): (u32, u32) = (get(spec, "input_chunks")?, get(spec, "output_chunks")?);
-    let kind = match get::<String>(spec, "collective")?.as_str() {
-        "allreduce" => CollectiveKind::AllReduce,
-        "allgather" => CollectiveKind::AllGather,
-        "reducescatter" => CollectiveKind::ReduceScatter,
-        "alltoall" => CollectiveKind::AllToAll,
-        "sendrecv" => CollectiveKind::SendRecv,
-        "broadcast" => CollectiveKind::Broadcast,
-        "reduce" => CollectiveKind::Reduce,
+    let name: String = get(spec, "collective")?;
+    let kind = CollectiveKind::from_name(&name).unwrap_or(match name.as_str() {
         "test" => CollectiveKind::Test { input, output },
         // A collective that the caller names is one whose postconditions only the caller has.
         _ => CollectiveKind::Custom { input, output },
-    };
+    });
     let protocol = match get::<String>(spec, "protocol")?.as_str() {
         "Simple" => Protocol::Simple,
         "LL" => Protocol::LL,

@@ -9,17 +9,10 @@ pub(super) const NAMES: &[&str] =
 /// Returns the collective with a name, out of place, with the chunk factor that rank 0's counts of input and output
 /// chunks imply: at least 1, rounded down if the counts do not fit the collective.
 pub(super) fn collective(name: &str, (input, output): (u32, u32), ranks: u32) -> Collective {
-    let kind = match name {
-        "allreduce" => CollectiveKind::AllReduce,
-        "allgather" => CollectiveKind::AllGather,
-        "reducescatter" => CollectiveKind::ReduceScatter,
-        "alltoall" => CollectiveKind::AllToAll,
-        "sendrecv" => CollectiveKind::SendRecv,
-        "broadcast" => CollectiveKind::Broadcast,
-        "reduce" => CollectiveKind::Reduce,
+    let kind = CollectiveKind::from_name(name).unwrap_or(match name {
         "test" => CollectiveKind::Test { input, output },
         _ => CollectiveKind::Custom { input, output },
-    };
+    });
     Collective { chunk_factor: factor(kind, (input, output), ranks), ..Collective::new(kind) }
 }
 

@@ -144,17 +144,10 @@ fn collective(lexer: &mut Lexer<'_>) -> Result<CollectiveKind, TextError> {
     const NAMES: &str =
         "`allreduce`, `allgather`, `reducescatter`, `alltoall`, `sendrecv`, `broadcast`, `reduce`, `custom` or `test`";
     let kind = lexer.expect_named(NAMES, |name| {
-        Some(match name {
-            "allreduce" => CollectiveKind::AllReduce,
-            "allgather" => CollectiveKind::AllGather,
-            "reducescatter" => CollectiveKind::ReduceScatter,
-            "alltoall" => CollectiveKind::AllToAll,
-            "sendrecv" => CollectiveKind::SendRecv,
-            "broadcast" => CollectiveKind::Broadcast,
-            "reduce" => CollectiveKind::Reduce,
-            "custom" => CollectiveKind::Custom { input: 0, output: 0 },
-            "test" => CollectiveKind::Test { input: 0, output: 0 },
-            _ => return None,
+        CollectiveKind::from_name(name).or(match name {
+            "custom" => Some(CollectiveKind::Custom { input: 0, output: 0 }),
+            "test" => Some(CollectiveKind::Test { input: 0, output: 0 }),
+            _ => None,
         })
     })?;
     let counts = |lexer: &mut Lexer<'_>| {

@@ -80,8 +80,8 @@ impl Buffers {
         self.0.iter().map(|buffer| buffer.memory.len()).sum()
     }
 
-    /// Records that a buffer's send is not made.
-    pub(super) fn unused(&mut self, number: usize) {
+    /// Returns a buffer whose send is not made.
+    pub(super) fn put_back(&mut self, number: usize) {
         if let Some(buffer) = self.0.get_mut(number) {
             buffer.state = State::Free;
         }

@@ -259,7 +259,7 @@ pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Er
         && !state.is_captured
         && let Some((number, mut memory)) = state.buffers.take(stream, &lane.device, bytes)?
     {
-        copy(&lane.device, stream, &transfer.memory, &mut memory).inspect_err(|_| state.buffers.unused(number))?;
+        copy(&lane.device, stream, &transfer.memory, &mut memory).inspect_err(|_| state.buffers.put_back(number))?;
         let send = BufferedSend { memory, bytes: bytes as usize, number, begin: stream.untimed_event()? };
         if !is_ready {
             return lane.push(state, transfer.direction, Work::Buffered(send));
