@@ -193,8 +193,8 @@ def lists_that_both_refuse_leave_the_group_usable():
         "an input of another type": lambda: dist.reduce_scatter(ones(2), [ones(2, dtype=torch.float64)] * SIZE),
         "gathered outputs of too few ranks": lambda: dist.all_gather([ones(2)] * (SIZE - 1), ones(2)),
     }
-    # Gloo ends the process.
-    fatal = {
+    # Gloo refuses these as well, after which the connections of some ranks are closed.
+    own = {
         "more outputs than inputs": lambda: group.all_gather_single_coalesced(
             [ones(2 * SIZE), ones(2 * SIZE)], [ones(2)], gather
         ),
@@ -205,8 +205,8 @@ def lists_that_both_refuse_leave_the_group_usable():
         "an input of another length": lambda: dist.reduce_scatter(ones(2), [ones(2)] * (SIZE - 1) + [ones(3)]),
     }
     if not hasattr(group, "all_gather_single_coalesced"):
-        del fatal["more outputs than inputs"], fatal["more outputs than inputs to reduce"]
-    for name, call in (calls | (fatal if IS_OWN else {})).items():
+        del own["more outputs than inputs"], own["more outputs than inputs to reduce"]
+    for name, call in (calls | (own if IS_OWN else {})).items():
         refused(name, call)
     still_usable()
     if SIZE > 1:
