@@ -161,7 +161,7 @@ rows() { # ROWS ALGORITHMS
 
 bench() {
     local collective status=0
-    for collective in all_reduce all_gather reduce_scatter all_to_all broadcast reduce; do
+    for collective in all_reduce all_gather reduce_scatter all_to_all broadcast reduce send_recv gather scatter all_to_all_v barrier; do
         limited "$programs/mscclpp" bench "$collective" --backend cuda --virtual-ranks 2,4,8 || status=$?
     done
     return "$status"

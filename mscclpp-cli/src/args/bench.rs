@@ -22,17 +22,20 @@ Examples:
   mscclpp launch -n 8 -- mscclpp bench all_reduce --backend cuda
                                                               the same with a process for each device
   mscclpp bench all_reduce --backend cuda --specialize        kernels that are specialized for each plan
+  mscclpp bench gather --backend cuda --gpus 8                a call that has no plan
 
 Before every call a rank rewrites its input, and after the call it reads its output; neither is timed. All ranks
 synchronize, then each times its own call. The reported time is the median over all calls of the slowest rank's time.
 Virtual ranks share as many threads as there are cores: the calling thread writes all inputs, reads all outputs and
 times launches of all ranks. On a device, launches are replayed in a graph and timed with events; further columns show
 the time of single launches and the host time of each.
-Buffers are registered unless --unregistered is given. `mscclpp tune` measures unregistered buffers unless --registered is given, and calls
+Buffers are registered unless --unregistered is given; those of gather, scatter and all_to_all_v never are. Parts of
+all_to_all_v have different lengths, and on average that of all_to_all. `mscclpp tune` measures unregistered buffers unless --registered is given, and calls
 follow its table on the kind of buffers that it was measured on.
 Exit codes: 0 no wrong elements, 1 wrong elements, 2 invalid call, 3 missing ranks")]
 pub(crate) struct BenchArgs {
-    /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv
+    /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv; or a call without a plan: gather, scatter,
+    /// all_to_all_v or barrier
     #[arg(value_name = "COLLECTIVE", required_unless_present = "plan")]
     pub(crate) collective: Option<String>,
     /// First size; the larger of a rank's input and output

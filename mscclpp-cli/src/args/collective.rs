@@ -36,21 +36,32 @@ pub(crate) struct CallArgs {
 pub(crate) struct RootedArgs {
     #[command(flatten)]
     pub(crate) call: CallArgs,
-    /// Root of a broadcast or reduce
+    /// Root of a call that has one
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub(crate) root: u32,
 }
 
 impl RootedArgs {
+    /// # Errors
+    /// [`Error::Usage`] for a root that is no rank.
+    pub(crate) fn check_root(&self, ranks: u32) -> Result<(), Error> {
+        if self.root >= ranks {
+            return Err(Error::Usage(format!(
+                "--root {}: expected a rank of 0 to {}",
+                self.root,
+                ranks.saturating_sub(1)
+            )));
+        }
+        Ok(())
+    }
+
     /// A request with reduction and root, where its collective has them.
     ///
     /// # Errors
     /// [`Error::Usage`] for a root that is no rank.
     pub(crate) fn complete(&self, request: Request) -> Result<Request, Error> {
         let Request { num_ranks: ranks, collective, .. } = request;
-        if self.root >= ranks {
-            return Err(Error::Usage(format!("--root {}: expected a rank of 0 to {}", self.root, ranks - 1)));
-        }
+        self.check_root(ranks)?;
         let rooted = matches!(collective, CollectiveKind::Broadcast | CollectiveKind::Reduce);
         let root = if rooted { self.root } else { 0 };
         Ok(Request { op: request.op.map(|_| self.call.op), root, ..request })

@@ -175,7 +175,7 @@ pub(crate) struct BuildArgs {
     /// Use separate memory for input and output
     #[arg(long)]
     pub(crate) out_of_place: bool,
-    /// Root of a broadcast or reduce [default: 0]
+    /// Root of a call that has one [default: 0]
     #[arg(long, value_name = "RANK")]
     pub(crate) root: Option<u32>,
     /// Parameter of the algorithm; may be given several times

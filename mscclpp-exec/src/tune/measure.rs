@@ -3,7 +3,7 @@
 //! The measurement includes what callers experience: before every call a rank rewrites its input, after it it reads its
 //! output, both untimed. All ranks synchronize, then each times its own call; for every call the slowest rank counts.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::time::Instant;
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
@@ -22,7 +22,9 @@ use crate::verify::PeriodicInputs;
 /// Those of the call itself.
 pub fn measure(comm: &Communicator, request: &Request, measuring: MeasureOptions) -> Result<Measurement, Error> {
     macro_rules! typed {
-        ($($name:ident: $type:ty),*) => { match request.dtype { $(DataType::$name => run::<$type>(comm, request, measuring),)* } };
+        ($($name:ident: $type:ty),*) => { match request.dtype { $(
+            DataType::$name => measure_call(comm, &mut RequestedCall::<$type>::new(comm, *request)?, measuring),
+        )* } };
     }
     typed!(
         I8: i8, U8: u8, I32: i32, U32: u32, I64: i64, U64: u64, F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
@@ -62,51 +64,113 @@ impl<T: Element> DerefMut for CallBuffer<T> {
     }
 }
 
-fn run<T: Element>(comm: &Communicator, request: &Request, measuring: MeasureOptions) -> Result<Measurement, Error> {
-    let (rank, ranks) = (comm.rank(), comm.num_ranks());
-    let count = (request.bytes / size_of::<T>() as u64) as usize;
-    let part = count / ranks as usize;
-    let (input_len, output_len) = match request.collective {
-        CollectiveKind::AllGather => (part, count),
-        CollectiveKind::ReduceScatter => (count, part),
-        _ => (count, count),
-    };
-    let own = rank as usize * part..(rank as usize + 1) * part;
-    let collective = Collective { root: request.root, ..Collective::new(request.collective) };
-    let cycle = PeriodicInputs::new(collective, T::TYPE, request.op, ranks, rank);
+/// A call with its buffers, of [`measure_call`].
+pub trait MeasuredCall {
+    /// Writes the input of the call with this number.
+    fn fill(&mut self, nth: u64);
 
-    let mut input = CallBuffer::<T>::new(comm, request.registered, if request.in_place { count } else { input_len })?;
-    let mut output = CallBuffer::<T>::new(comm, request.registered, if request.in_place { 0 } else { output_len })?;
+    /// Makes the call. It alone is timed.
+    ///
+    /// # Errors
+    /// Those of the call.
+    fn make(&mut self) -> Result<(), Error>;
+
+    /// Returns the result of the last call.
+    fn result(&self) -> &[u8];
+
+    /// Returns the number of wrong elements in the result of the call with this number, which was the last one.
+    fn count_wrong(&self, nth: u64) -> u64;
+}
+
+/// Measures a call as [`measure`] does, for calls that are no requests. A collective call of all ranks.
+///
+/// # Errors
+/// Those of the call itself.
+pub fn measure_call(
+    comm: &Communicator,
+    call: &mut impl MeasuredCall,
+    measuring: MeasureOptions,
+) -> Result<Measurement, Error> {
     let mut wrong = None;
     let mut times = Vec::new();
-    for launch in 0..u64::from(measuring.warmup) + u64::from(measuring.iterations) {
-        let fresh = match (request.in_place, request.collective) {
-            (true, CollectiveKind::AllGather) => &mut input[own.clone()],
-            _ => &mut input[..],
-        };
-        cycle.fill(launch, bytemuck::cast_slice_mut(fresh));
+    for nth in 0..u64::from(measuring.warmup) + u64::from(measuring.iterations) {
+        call.fill(nth);
         comm.barrier()?;
         let start = Instant::now();
-        if request.in_place {
-            comm.serve_in_place(*request, &mut input)?;
-        } else {
-            comm.serve_separate(*request, &input, &mut output)?;
-        }
+        call.make()?;
         let time = start.elapsed();
-        let result: &[u8] = bytemuck::cast_slice(match (request.in_place, request.collective) {
-            (true, CollectiveKind::ReduceScatter) => &input[own.clone()],
-            (true, _) => &input[..],
-            (false, _) => &output[..],
-        });
-        read_all(result);
-        if measuring.check != 0 && launch.is_multiple_of(measuring.check.into()) {
-            wrong = Some(wrong.unwrap_or(0) + cycle.count_wrong(launch, result));
+        read_all(call.result());
+        if measuring.check != 0 && nth.is_multiple_of(measuring.check.into()) {
+            wrong = Some(wrong.unwrap_or(0) + call.count_wrong(nth));
         }
-        if launch >= measuring.warmup.into() {
+        if nth >= measuring.warmup.into() {
             times.push(time.as_nanos().min(u64::MAX.into()) as u64);
         }
     }
     join(comm, &times, wrong)
+}
+
+/// A request with its buffers.
+struct RequestedCall<'a, T: Element> {
+    comm: &'a Communicator,
+    request: Request,
+    cycle: PeriodicInputs,
+    input: CallBuffer<T>,
+    output: CallBuffer<T>,
+    /// The rank's part of a buffer with a part for each rank.
+    own: Range<usize>,
+}
+
+impl<'a, T: Element> RequestedCall<'a, T> {
+    fn new(comm: &'a Communicator, request: Request) -> Result<Self, Error> {
+        let (rank, ranks) = (comm.rank(), comm.num_ranks());
+        let count = (request.bytes / size_of::<T>() as u64) as usize;
+        let part = count / ranks as usize;
+        let (input_len, output_len) = match (request.in_place, request.collective) {
+            (true, _) => (count, 0),
+            (false, CollectiveKind::AllGather) => (part, count),
+            (false, CollectiveKind::ReduceScatter) => (count, part),
+            (false, _) => (count, count),
+        };
+        let collective = Collective { root: request.root, ..Collective::new(request.collective) };
+        Ok(Self {
+            comm,
+            request,
+            cycle: PeriodicInputs::new(collective, T::TYPE, request.op, ranks, rank),
+            input: CallBuffer::new(comm, request.registered, input_len)?,
+            output: CallBuffer::new(comm, request.registered, output_len)?,
+            own: rank as usize * part..(rank as usize + 1) * part,
+        })
+    }
+}
+
+impl<T: Element> MeasuredCall for RequestedCall<'_, T> {
+    fn fill(&mut self, nth: u64) {
+        let fresh = match (self.request.in_place, self.request.collective) {
+            (true, CollectiveKind::AllGather) => &mut self.input[self.own.clone()],
+            _ => &mut self.input[..],
+        };
+        self.cycle.fill(nth, bytemuck::cast_slice_mut(fresh));
+    }
+
+    fn make(&mut self) -> Result<(), Error> {
+        match self.request.in_place {
+            true => self.comm.serve_in_place(self.request, &mut self.input),
+            false => self.comm.serve_separate(self.request, &self.input, &mut self.output),
+        }
+    }
+
+    fn result(&self) -> &[u8] {
+        bytemuck::cast_slice(match (self.request.in_place, self.request.collective) {
+            (true, CollectiveKind::ReduceScatter) => &self.input[self.own.clone()],
+            (true, _) => &self.input[..],
+            (false, _) => &self.output[..],
+        })
+    }
+
+    fn count_wrong(&self, nth: u64) -> u64 {
+        self.cycle.count_wrong(nth, self.result())
+    }
 }
 
 /// Combines the results of all ranks.

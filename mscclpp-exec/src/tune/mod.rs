@@ -47,7 +47,7 @@ pub use crate::select::tuning::{
 #[cfg(feature = "cuda")]
 pub use devices::check_launch;
 #[cfg(feature = "process")]
-pub use measure::measure;
+pub use measure::{MeasuredCall, measure, measure_call};
 pub use measure_executor::measure_executor;
 pub use options::{MeasureOptions, Measurement};
 #[cfg(feature = "process")]

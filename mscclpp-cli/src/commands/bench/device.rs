@@ -1,21 +1,19 @@
 //! Measures calls on devices: launches in a graph, timed by events.
 
-use std::time::Duration;
-
 use mscclpp_exec::Communicator;
-use mscclpp_exec::cuda::{Executor, LaunchTimes, Options, PrepareOptions, PreparedPlan, time};
+use mscclpp_exec::cuda::{Executor, Options, PrepareOptions, PreparedPlan, time};
 use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
 use mscclpp_exec::tune::check_launch;
-use serde_json::json;
 
 use super::super::devices::{JobDevices, describe, ranks_on_devices};
 use super::call::Call;
-use crate::bandwidth::{bus_factor, gigabytes_per_second};
+use super::device_report::MeasuredOnDevices;
+use super::report::Measured;
+use crate::args::BenchArgs;
 use crate::error::{Error, Result};
 use crate::job::{launched, require_memory};
 use crate::memory;
 use crate::output::print;
-use crate::report::three_digits;
 
 /// Ranks on devices, of which this process reports.
 struct Ranks<'a> {
@@ -31,11 +29,7 @@ struct Ranks<'a> {
 /// # Errors
 /// Those of [`super::bench`]; [`Error::Call`] if there are too few devices, or if the requested call does not fit on it.
 pub(super) fn bench(args: &Call, gpus: Option<u32>, sizes: &[u64]) -> Result<u64> {
-    if args.ranks.is_some() || args.unregistered || args.warmup.is_some() {
-        let text = "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks or --gpus, or start a process \
-             for each device with `mscclpp launch`";
-        return Err(Error::Usage(text.into()));
-    }
+    check_options(args)?;
     let mut registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
     args.register(&mut registry)?;
     if let Some(comm) = launched()? {
@@ -44,13 +38,8 @@ pub(super) fn bench(args: &Call, gpus: Option<u32>, sizes: &[u64]) -> Result<u64
         comm.bootstrap().barrier().map_err(mscclpp_exec::Error::from)?;
         return Ok(wrong);
     }
-    let counts = match (&args.virtual_ranks[..], gpus) {
-        ([], None | Some(1)) => &[2, 4, 8],
-        ([], Some(gpus)) => &[gpus][..],
-        (counts, _) => counts,
-    };
     let mut wrong = 0_u64;
-    for &ranks in counts {
+    for ranks in numbers_of_ranks(args) {
         let executor = ranks_on_devices(ranks, gpus.unwrap_or(1), Options::default()).map_err(failed)?;
         let multicast = executor.devices().len() > 1 && executor.devices().iter().all(|of| of.properties().multicast);
         let of = |bytes| Request {
@@ -65,8 +54,27 @@ pub(super) fn bench(args: &Call, gpus: Option<u32>, sizes: &[u64]) -> Result<u64
     Ok(wrong)
 }
 
-/// Measures all sizes with the ranks of a job, each in its process with its device; rank 0 reports.
-fn of_job(args: &Call, comm: &Communicator, registry: &Registry, sizes: &[u64]) -> Result<u64> {
+/// Refuses options of calls on the CPU.
+pub(super) fn check_options(args: &BenchArgs) -> Result<()> {
+    if args.ranks.is_some() || args.unregistered || args.warmup.is_some() {
+        let text = "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks or --gpus, or start a process \
+             for each device with `mscclpp launch`";
+        return Err(Error::Usage(text.into()));
+    }
+    Ok(())
+}
+
+/// Returns the numbers of ranks to measure in this process.
+pub(super) fn numbers_of_ranks(args: &BenchArgs) -> Vec<u32> {
+    match (&args.virtual_ranks[..], args.gpus) {
+        ([], None | Some(1)) => vec![2, 4, 8],
+        ([], Some(gpus)) => vec![gpus],
+        (numbers, _) => numbers.to_vec(),
+    }
+}
+
+/// Refuses options for ranks of this process in a job with a process for each rank.
+pub(super) fn refuse_ranks_of_one_process(args: &BenchArgs, comm: &Communicator) -> Result<()> {
     if args.gpus.is_some() || !args.virtual_ranks.is_empty() {
         let text = format!(
             "--gpus and --virtual-ranks are for ranks of one process, and this is rank {} of {}, each on a device of its own; omit them, or \
@@ -76,6 +84,12 @@ fn of_job(args: &Call, comm: &Communicator, registry: &Registry, sizes: &[u64]) 
         );
         return Err(Error::Usage(text));
     }
+    Ok(())
+}
+
+/// Measures all sizes with the ranks of a job, each in its process with its device; rank 0 reports.
+fn of_job(args: &Call, comm: &Communicator, registry: &Registry, sizes: &[u64]) -> Result<u64> {
+    refuse_ranks_of_one_process(args, comm)?;
     let JobDevices { executor, num_devices, multicast } =
         JobDevices::connect(comm, Options::default()).map_err(failed)?;
     let of = |bytes| Request {
@@ -99,7 +113,7 @@ fn all_sizes(
     for (index, &size) in sizes.iter().enumerate() {
         let request = super::request(args, size, &of, ranks.executor.num_ranks())?;
         if index == 0 && !args.json && ranks.reports() {
-            print(header(ranks.executor, &request))?;
+            print(ranks.measured(&request, "", false, 0).header(&describe(ranks.executor)))?;
         }
         wrong = wrong.saturating_add(size_of(args, ranks, registry, &request)?);
     }
@@ -110,6 +124,22 @@ impl Ranks<'_> {
     /// Returns whether this process prints results.
     fn reports(&self) -> bool {
         self.comm.is_none_or(|comm| comm.rank() == 0)
+    }
+
+    fn measured<'b>(
+        &'b self,
+        request: &Request,
+        plan: &'b str,
+        specialized: bool,
+        blocks: u32,
+    ) -> MeasuredOnDevices<'b> {
+        MeasuredOnDevices {
+            call: Measured { registered: true, ..Measured::new(request, plan) },
+            device: self.executor.devices().first().map(|device| &*device.properties().name),
+            num_devices: self.num_devices,
+            specialized,
+            blocks: Some(blocks),
+        }
     }
 }
 
@@ -132,12 +162,8 @@ fn size_of(args: &Call, ranks: &Ranks<'_>, registry: &Registry, request: &Reques
     let shown_wrong = checked.then_some(wrong);
     let (blocks, is_specialized) = (run.num_blocks(), run.specialized().is_ok());
     if ranks.reports() {
-        print(if args.json {
-            line(ranks, request, (&name, is_specialized), &times, blocks, shown_wrong)
-        } else {
-            let name = if is_specialized { format!("{name}, specialized") } else { name };
-            row(request, &name, &times, blocks, shown_wrong)
-        })?;
+        let shown = ranks.measured(request, &name, is_specialized, blocks);
+        print(if args.json { shown.line(&times, shown_wrong) } else { shown.row(&times, shown_wrong) })?;
     }
     Ok(wrong)
 }
@@ -177,78 +203,4 @@ fn decided(decision: std::result::Result<Decision, select::SelectError>) -> Resu
 
 fn failed(error: mscclpp_exec::Error) -> Error {
     error.into()
-}
-
-fn header(world: &Executor, request: &Request) -> String {
-    format!(
-        "# {}: {}, {}, {}{}\n#{:>14} {:>11} {:>11} {:>9} {:>8} {:>8} {:>8} {:>7}  {}\n",
-        request.collective.name(),
-        describe(world),
-        if request.in_place { "in place" } else { "out of place" },
-        request.dtype,
-        request.op.map_or_else(String::new, |op| format!(", {op}")),
-        "size",
-        "time (us)",
-        "eager (us)",
-        "host (us)",
-        "algbw",
-        "busbw",
-        "#wrong",
-        "blocks",
-        "plan",
-    )
-}
-
-fn bandwidths(request: &Request, times: &LaunchTimes) -> (f64, f64) {
-    let algbw = gigabytes_per_second(request.bytes, times.graph);
-    (algbw, algbw * bus_factor(request.collective, request.num_ranks))
-}
-
-fn row(request: &Request, plan: &str, times: &LaunchTimes, blocks: u32, wrong: Option<u64>) -> String {
-    let (algbw, busbw) = bandwidths(request, times);
-    let microseconds = |time: Duration| three_digits(time.as_secs_f64() * 1e6);
-    format!(
-        "{:>15} {:>11} {:>11} {:>9} {:>8} {:>8} {:>8} {blocks:>7}  {plan}\n",
-        request.bytes,
-        microseconds(times.graph),
-        microseconds(times.eager),
-        microseconds(times.host),
-        three_digits(algbw),
-        three_digits(busbw),
-        wrong.map_or_else(|| "-".to_owned(), |wrong| wrong.to_string()),
-    )
-}
-
-fn line(
-    ranks: &Ranks<'_>,
-    request: &Request,
-    (plan, is_specialized): (&str, bool),
-    times: &LaunchTimes,
-    blocks: u32,
-    wrong: Option<u64>,
-) -> String {
-    let (algbw, busbw) = bandwidths(request, times);
-    let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
-    let value = json!({
-        "backend": "cuda",
-        "device": ranks.executor.devices().first().map(|device| &*device.properties().name),
-        "gpus": ranks.num_devices,
-        "collective": request.collective.name(),
-        "bytes": request.bytes,
-        "ranks": request.num_ranks,
-        "dtype": request.dtype.name(),
-        "op": request.op.map(|op| op.name()),
-        "in_place": request.in_place,
-        "buffers": "registered",
-        "plan": plan,
-        "specialized": is_specialized,
-        "blocks": blocks,
-        "time_us": microseconds(times.graph),
-        "eager_us": microseconds(times.eager),
-        "host_us": microseconds(times.host),
-        "algbw_gbs": algbw,
-        "busbw_gbs": busbw,
-        "wrong": wrong,
-    });
-    format!("{value}\n")
 }

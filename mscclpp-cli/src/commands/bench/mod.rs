@@ -2,6 +2,9 @@
 
 mod call;
 mod device;
+mod device_report;
+mod planless;
+mod report;
 mod tasks;
 
 use std::process::ExitCode;
@@ -9,17 +12,16 @@ use std::process::ExitCode;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::Communicator;
 use mscclpp_exec::select::{Choice, Config, Registry, Request};
-use mscclpp_exec::tune::{MeasureOptions, Measurement, measure};
-use serde_json::json;
+use mscclpp_exec::tune::{MeasureOptions, measure};
 
 use self::call::Call;
+use self::planless::PlanlessCall;
+use self::report::Measured;
 use crate::args::{Backend, BenchArgs};
-use crate::bandwidth::{bus_factor, gigabytes_per_second};
 use crate::error::{Error, Result, similar, suggestion_hint};
 use crate::exit;
 use crate::job::{on_ranks, require_memory};
 use crate::output::print;
-use crate::report::three_digits;
 
 /// Measures every size and reports each as soon as it is measured, on rank 0.
 ///
@@ -27,6 +29,9 @@ use crate::report::three_digits;
 /// [`Error::Usage`] for an empty range of sizes or an invalid root; [`Error::Memory`] before anything is measured if
 /// the largest size does not fit; [`Error::Call`] if ranks are missing or a call fails.
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
+    if let Some(call) = PlanlessCall::of(args) {
+        return planless::bench(args, call).map(exit_code);
+    }
     let args = &Call::new(args)?;
     let sizes = sizes(args)?;
     if args.specialize && args.backend == Backend::Cpu {
@@ -39,12 +44,17 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
         Backend::Cpu => on_ranks(args.ranks, |comm| on_rank(comm, args, &sizes))?,
         Backend::Cuda => device::bench(args, args.gpus, &sizes)?,
     };
-    Ok(ExitCode::from(if wrong == 0 { exit::SUCCESS } else { exit::FAILURE }))
+    Ok(exit_code(wrong))
+}
+
+/// Returns how the command ends that has found a number of wrong elements.
+fn exit_code(wrong: u64) -> ExitCode {
+    ExitCode::from(if wrong == 0 { exit::SUCCESS } else { exit::FAILURE })
 }
 
 /// Returns the requested sizes, at most 64.
-fn sizes(args: &Call) -> Result<Vec<u64>> {
-    let BenchArgs { begin, end, factor, .. } = **args;
+fn sizes(args: &BenchArgs) -> Result<Vec<u64>> {
+    let BenchArgs { begin, end, factor, .. } = *args;
     if begin > end {
         return Err(Error::Usage(format!("--begin {begin} is larger than --end {end}")));
     }
@@ -84,7 +94,7 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
     }
     let talks = comm.rank() == 0;
     if let Some(request) = requests.first().filter(|_| talks && !args.json) {
-        print(header(request, false))?;
+        print(Measured::new(request, "").header())?;
     }
     let mut all_wrong = 0_u64;
     for request in requests {
@@ -101,7 +111,8 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
         let measured = measure(comm, &request, usual.iterations(iterations).warmup(warmup).check(args.check))?;
         all_wrong = all_wrong.saturating_add(measured.wrong.unwrap_or(0));
         if talks {
-            print(if args.json { line(&request, &plan, &measured, false) } else { row(&request, &plan, &measured) })?;
+            let shown = Measured::new(&request, &plan);
+            print(if args.json { shown.line(&measured) } else { shown.row(&measured) })?;
         }
     }
     Ok(all_wrong)
@@ -134,65 +145,4 @@ fn request(args: &Call, bytes: u64, of: impl Fn(u64) -> Request, ranks: u32) -> 
     let bytes = bytes.checked_next_multiple_of(unit).ok_or_else(too_large)?;
     let request = Request { in_place: args.in_place, registered: !args.unregistered, ..of(bytes) };
     args.rooted.complete(request)
-}
-
-fn header(request: &Request, virtually: bool) -> String {
-    let ranks = request.num_ranks;
-    format!(
-        "# {}: {ranks} {}{}, {}, {} buffers, {}{}\n#{:>14} {:>11} {:>8} {:>8} {:>8}  {}\n",
-        request.collective.name(),
-        if virtually { "virtual " } else { "" },
-        if ranks == 1 { "rank" } else { "ranks" },
-        if request.in_place { "in place" } else { "out of place" },
-        buffers(request.registered),
-        request.dtype,
-        request.op.map_or_else(String::new, |op| format!(", {op}")),
-        "size",
-        "time (us)",
-        "algbw",
-        "busbw",
-        "#wrong",
-        "plan",
-    )
-}
-
-fn buffers(registered: bool) -> &'static str {
-    if registered { "registered" } else { "unregistered" }
-}
-
-fn bandwidths(request: &Request, measured: &Measurement) -> (f64, f64) {
-    let algbw = gigabytes_per_second(request.bytes, measured.slowest);
-    (algbw, algbw * bus_factor(request.collective, request.num_ranks))
-}
-
-fn row(request: &Request, plan: &str, measured: &Measurement) -> String {
-    let (algbw, busbw) = bandwidths(request, measured);
-    format!(
-        "{:>15} {:>11} {:>8} {:>8} {:>8}  {plan}\n",
-        request.bytes,
-        three_digits(measured.slowest.as_secs_f64() * 1e6),
-        three_digits(algbw),
-        three_digits(busbw),
-        measured.wrong.map_or_else(|| "-".to_owned(), |wrong| wrong.to_string()),
-    )
-}
-
-fn line(request: &Request, plan: &str, measured: &Measurement, virtually: bool) -> String {
-    let (algbw, busbw) = bandwidths(request, measured);
-    let value = json!({
-        "collective": request.collective.name(),
-        "bytes": request.bytes,
-        "ranks": request.num_ranks,
-        "virtual": virtually,
-        "dtype": request.dtype.name(),
-        "op": request.op.map(|op| op.name()),
-        "in_place": request.in_place,
-        "buffers": buffers(request.registered),
-        "plan": plan,
-        "time_us": measured.slowest.as_secs_f64() * 1e6,
-        "algbw_gbs": algbw,
-        "busbw_gbs": busbw,
-        "wrong": measured.wrong,
-    });
-    format!("{value}\n")
 }

@@ -5,7 +5,8 @@ use mscclpp_exec::select::{Choice, Config, Registry, Request};
 use mscclpp_exec::tune::{MeasureOptions, measure_executor};
 
 use super::call::Call;
-use super::{header, known, line, row};
+use super::known;
+use super::report::Measured;
 use crate::error::Result;
 use crate::memory;
 use crate::output::print;
@@ -31,7 +32,7 @@ pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
         let scratch_limit = memory::require(|| format!("a call of {largest} bytes on each of {ranks} ranks"), all)?;
         let world = Executor::with_options(ranks, Options::default().scratch_limit(scratch_limit));
         if let Some(request) = requests.first().filter(|_| !args.json) {
-            print(header(request, true))?;
+            print(Measured::new(request, "").header())?;
         }
         for request in &requests {
             wrong = wrong.saturating_add(size_of(args, &world, &registry, request)?);
@@ -59,7 +60,7 @@ fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request
     let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
     let measuring = usual.iterations(iterations).warmup(warmup).check(args.check);
     let measured = measure_executor(world, &plan, request, measuring)?;
-    let name = decision.algorithm.name();
-    print(if args.json { line(request, name, &measured, true) } else { row(request, name, &measured) })?;
+    let shown = Measured::new(request, decision.algorithm.name());
+    print(if args.json { shown.line(&measured) } else { shown.row(&measured) })?;
     Ok(measured.wrong.unwrap_or(0))
 }

@@ -1,0 +1,81 @@
+//! Calls on memory of the host.
+
+use mscclpp_exec::tune::{MeasureOptions, MeasuredCall, Measurement, measure_call};
+use mscclpp_exec::{Communicator, Element};
+
+use super::shape::{PlanlessCall, Shape};
+use super::{measured, shapes, with_type};
+use crate::args::BenchArgs;
+use crate::error::Result;
+use crate::job::{on_ranks, require_memory};
+use crate::output::print;
+
+/// Measures all sizes; returns the number of wrong elements.
+pub(super) fn bench(args: &BenchArgs, call: PlanlessCall, sizes: &[u64]) -> Result<u64> {
+    on_ranks(args.ranks, |comm| {
+        let shapes = shapes(args, call, sizes, comm.rank(), comm.num_ranks())?;
+        let largest = shapes.last().map_or(0, Shape::bytes);
+        // Input and output, and what travels.
+        require_memory(comm, || format!("a call of {largest} bytes per rank"), largest.saturating_mul(4))?;
+        let talks = comm.rank() == 0;
+        if let Some(shape) = shapes.first().filter(|_| talks && !args.json) {
+            print(measured(shape, false).header())?;
+        }
+        let mut wrong = 0_u64;
+        for shape in &shapes {
+            let usual = MeasureOptions::for_bytes(shape.bytes());
+            let iterations = args.iters.unwrap_or(usual.iterations);
+            let options =
+                usual.iterations(iterations).warmup(args.warmup.unwrap_or(iterations / 10 + 2)).check(args.check);
+            let found = with_type!(shape.dtype, of_size(comm, shape, options))?;
+            wrong = wrong.saturating_add(found.wrong.unwrap_or(0));
+            if talks {
+                let shown = measured(shape, false);
+                print(if args.json { shown.line(&found) } else { shown.row(&found) })?;
+            }
+        }
+        Ok(wrong)
+    })
+}
+
+fn of_size<T: Element>(comm: &Communicator, shape: &Shape, options: MeasureOptions) -> Result<Measurement> {
+    let elements = |counts: &[usize]| vec![T::zeroed(); counts.iter().sum()];
+    let counts = shape.sent_to();
+    let (input, output) = (elements(&counts), elements(&shape.received_from()));
+    Ok(measure_call(comm, &mut OnSlices { comm, shape, counts, input, output }, options)?)
+}
+
+/// A call with its buffers.
+struct OnSlices<'a, T> {
+    comm: &'a Communicator,
+    shape: &'a Shape,
+    counts: Vec<usize>,
+    input: Vec<T>,
+    output: Vec<T>,
+}
+
+impl<T: Element> MeasuredCall for OnSlices<'_, T> {
+    fn fill(&mut self, nth: u64) {
+        self.shape.fill(nth, bytemuck::cast_slice_mut(&mut self.input));
+    }
+
+    fn make(&mut self) -> std::result::Result<(), mscclpp_exec::Error> {
+        match self.shape.call {
+            PlanlessCall::Gather => self.comm.gather(&self.input, &mut self.output, self.shape.root),
+            PlanlessCall::Scatter => self.comm.scatter(&self.input, &mut self.output, self.shape.root),
+            PlanlessCall::Barrier => self.comm.barrier(),
+            PlanlessCall::AllToAllV => {
+                self.output = self.comm.all_to_all_v(&self.input, &self.counts)?.elements;
+                Ok(())
+            }
+        }
+    }
+
+    fn result(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.output)
+    }
+
+    fn count_wrong(&self, nth: u64) -> u64 {
+        self.shape.count_wrong(nth, self.result())
+    }
+}

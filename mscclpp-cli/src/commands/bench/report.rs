@@ -1,0 +1,106 @@
+//! What `mscclpp bench` prints of a call on the CPU.
+
+use mscclpp_core::types::ReduceOp;
+use mscclpp_exec::DataType;
+use mscclpp_exec::select::Request;
+use mscclpp_exec::tune::Measurement;
+use serde_json::json;
+
+use crate::bandwidth::{bus_factor, gigabytes_per_second};
+use crate::report::three_digits;
+
+/// A measured call.
+pub(super) struct Measured<'a> {
+    pub(super) call: &'a str,
+    pub(super) bytes: u64,
+    pub(super) ranks: u32,
+    /// Whether the ranks are tasks of this process.
+    pub(super) virtually: bool,
+    pub(super) dtype: DataType,
+    pub(super) op: Option<ReduceOp>,
+    pub(super) in_place: bool,
+    pub(super) registered: bool,
+    /// The name of the plan, of a call that has one.
+    pub(super) plan: Option<&'a str>,
+    /// Ratio of bus bandwidth to algorithm bandwidth.
+    pub(super) bus_factor: f64,
+}
+
+impl<'a> Measured<'a> {
+    pub(super) fn new(request: &Request, plan: &'a str) -> Self {
+        Self {
+            call: request.collective.name(),
+            bytes: request.bytes,
+            ranks: request.num_ranks,
+            virtually: request.virtual_ranks,
+            dtype: request.dtype,
+            op: request.op,
+            in_place: request.in_place,
+            registered: request.registered,
+            plan: Some(plan),
+            bus_factor: bus_factor(request.collective, request.num_ranks),
+        }
+    }
+
+    pub(super) fn header(&self) -> String {
+        format!(
+            "# {}: {} {}{}, {}, {} buffers, {}{}\n#{:>14} {:>11} {:>8} {:>8} {:>8}  {}\n",
+            self.call,
+            self.ranks,
+            if self.virtually { "virtual " } else { "" },
+            if self.ranks == 1 { "rank" } else { "ranks" },
+            if self.in_place { "in place" } else { "out of place" },
+            self.buffers(),
+            self.dtype,
+            self.op.map_or_else(String::new, |op| format!(", {op}")),
+            "size",
+            "time (us)",
+            "algbw",
+            "busbw",
+            "#wrong",
+            "plan",
+        )
+    }
+
+    pub(super) fn buffers(&self) -> &'static str {
+        if self.registered { "registered" } else { "unregistered" }
+    }
+
+    fn bandwidths(&self, measured: &Measurement) -> (f64, f64) {
+        let algbw = gigabytes_per_second(self.bytes, measured.slowest);
+        (algbw, algbw * self.bus_factor)
+    }
+
+    pub(super) fn row(&self, measured: &Measurement) -> String {
+        let (algbw, busbw) = self.bandwidths(measured);
+        format!(
+            "{:>15} {:>11} {:>8} {:>8} {:>8}  {}\n",
+            self.bytes,
+            three_digits(measured.slowest.as_secs_f64() * 1e6),
+            three_digits(algbw),
+            three_digits(busbw),
+            measured.wrong.map_or_else(|| "-".to_owned(), |wrong| wrong.to_string()),
+            self.plan.unwrap_or("-"),
+        )
+    }
+
+    pub(super) fn line(&self, measured: &Measurement) -> String {
+        let (algbw, busbw) = self.bandwidths(measured);
+        let value = json!({
+            "collective": self.call,
+            "bytes": self.bytes,
+            "ranks": self.ranks,
+            "virtual": self.virtually,
+            "dtype": self.dtype.name(),
+            "op": self.op.map(|op| op.name()),
+            "in_place": self.in_place,
+            "buffers": self.buffers(),
+            "plan": self.plan,
+            "time_us": measured.slowest.as_secs_f64() * 1e6,
+            "algbw_gbs": algbw,
+            "busbw_gbs": busbw,
+            "wrong": measured.wrong,
+        });
+        format!("{value}\n")
+    }
+}
