@@ -10,7 +10,8 @@
 #   small      random small plans that the checks accept, fuzzed in launches of changing sizes
 #   processes  a thousand launches of 4 MiB between processes on two hosts, a million mixed
 #              calls, and 10 000 rounds of faults whose root cause all ranks must name; what
-#              remains of each is counted; 200 rounds of faults in calls of NCCL
+#              remains of each is counted; 200 rounds of faults in calls of NCCL, and 1000 jobs
+#              of random divisions of its communicators
 #   transport  plans between nodes over an engine that delivers late and out of order, on the CPU and on
 #              simulated devices: right results, and removed waits that are found with 100 of 100 seeds
 #   scale      scripts/scale.sh: 64 processes as 8 hosts of 8, and what a rank needs as their number
@@ -53,7 +54,8 @@ part() {
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::
         MSCCLPP_FAULT_ROUNDS=200 MSCCLPP_CAUSE_ROUNDS=1000 tests mscclpp-exec --test faults --
         MSCCLPP_CAUSE_ROUNDS=8800 tests mscclpp-exec --test soak -- --include-ignored
-        MSCCLPP_NCCL_FAULT_ROUNDS=200 tests mscclpp-dev --test nccl -- faults_in_random_calls
+        MSCCLPP_NCCL_FAULT_ROUNDS=200 MSCCLPP_NCCL_DIVISION_ROUNDS=1000 \
+            tests mscclpp-dev --test nccl -- faults_in_random_calls random_divisions
         ;;
     transport)
         MSCCLPP_SOAK=20 tests mscclpp-exec --lib -- process::wire transport::

@@ -3,6 +3,7 @@
 
 mod clients;
 mod cudarc_client;
+mod divisions;
 mod exchanges;
 mod fault_rounds;
 mod faults;
@@ -39,6 +40,7 @@ fn main() {
         clients::tests(),
         exchanges::tests(),
         cudarc_client::tests(),
+        divisions::tests(),
         faults::tests(),
         fault_rounds::tests(),
         forward::tests(),

@@ -1,7 +1,7 @@
 //! Streams, graphs that are captured from them, and events.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub(super) struct Lane {
     owned: bool,
     /// Held while a capture begins, and while a query of the stream would invalidate one that has begun.
     begin_capture: Mutex<()>,
+    /// The stream as one of other code, if it is needed: one, so that the event of its work is recorded again.
+    borrowed: OnceLock<Arc<Self>>,
 }
 
 /// Work that was enqueued on a stream. A stream of this library is kept alive; a foreign one may be destroyed at any time, so
@@ -105,7 +107,7 @@ impl Stream {
     /// Returns the stream as one of other code, for work that streams follow which this one waits for: what follows it begins
     /// when this work is complete, whatever is enqueued after it.
     pub(crate) fn borrowed(&self) -> Self {
-        Self { lanes: self.lanes.iter().map(|lane| Lane::foreign(&lane.device, lane.handle)).collect() }
+        Self { lanes: self.lanes.iter().map(Lane::borrowed).collect() }
     }
 
     /// Returns another handle of the stream.
@@ -267,12 +269,20 @@ impl fmt::Debug for Stream {
 
 impl Lane {
     fn new(device: &Device, handle: Handle, owned: bool) -> Self {
-        Self { device: device.clone(), handle, owned, begin_capture: Mutex::default() }
+        Self { device: device.clone(), handle, owned, begin_capture: Mutex::default(), borrowed: OnceLock::new() }
     }
 
     /// Returns a stream that other code owns.
     pub(super) fn foreign(device: &Device, handle: Handle) -> Arc<Self> {
         Arc::new(Self::new(device, handle, false))
+    }
+
+    /// Returns the stream as one of other code.
+    fn borrowed(self: &Arc<Self>) -> Arc<Self> {
+        match self.owned {
+            true => Arc::clone(self.borrowed.get_or_init(|| Self::foreign(&self.device, self.handle))),
+            false => Arc::clone(self),
+        }
     }
 
     pub(super) fn device(&self) -> &Device {

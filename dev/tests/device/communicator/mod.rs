@@ -82,6 +82,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("transfers_bring_what_was_sent", transfers::transfers_bring_what_was_sent),
         ("counts_without_room_are_reported_by_all_ranks", transfers::counts_without_room_are_reported_by_all_ranks),
         ("transfers_of_different_lengths_are_reported", transfers::different_lengths_are_reported_by_both_ranks),
+        ("prepared_transfers_create_no_events", transfers::prepared_transfers_create_no_events),
         ("both_ranks_may_send_first", transfers::both_ranks_may_send_first),
         ("receives_return_before_the_sender_calls", transfers::receives_return_before_the_sender_calls),
         ("memory_of_long_transfers_is_dropped_at_once", transfer_failures::memory_of_long_transfers_is_dropped_at_once),

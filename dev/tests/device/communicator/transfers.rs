@@ -2,11 +2,13 @@
 
 use libtest_mimic::Failed;
 use mscclpp_core::types::ReduceOp;
+use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{Device, DeviceVec};
 use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::{Communicator, Error, Group};
 
-use super::{failure, on_devices};
+use super::{each_on, failure, group_options, on_devices};
+use crate::processes::machine_options;
 
 /// What rank `from` sends to rank `to`: odd numbers of elements, none to some.
 fn part(from: u32, to: u32) -> Vec<u32> {
@@ -68,6 +70,25 @@ pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
         assert_eq!(output.to_vec()?, [all(&from), vec![99; 3]].concat());
     }
     Ok(comm.barrier()?)
+}
+
+/// A driver takes long to create an event, so that prepared transfers record those that exist.
+pub(super) fn prepared_transfers_create_no_events(seed: u64) -> Result<(), Failed> {
+    let options = Options { failing: Some(("cuEventCreate", 40)), ..machine_options(seed, 0, false) };
+    let results = each_on(options, 2, 2, group_options(120), |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank());
+        let (sent, mut received) = (DeviceVec::from_slice(device, &[rank; 9])?, DeviceVec::<u32>::new(device, 9)?);
+        for _ in 0..30 {
+            let mut group = Group::new();
+            group.send_on(comm.on(&stream), &sent, 1 - rank);
+            group.recv_on(comm.on(&stream), &mut received, 1 - rank);
+            group.run()?;
+        }
+        comm.on(&stream).synchronize()?;
+        assert_eq!(received.to_vec()?, [1 - rank; 9]);
+        Ok(())
+    });
+    results.into_iter().collect()
 }
 
 /// Rank 1 sends more than rank 0 has room for, or a negative number.

@@ -57,9 +57,12 @@ impl Cuda {
     /// to nothing.
     fn enter(&self) -> Result<Entered> {
         let before = named("cuCtxGetCurrent", result::ctx::get_current())?.unwrap_or_else(std::ptr::null_mut);
+        if before == self.context {
+            return Ok(Entered { before: None });
+        }
         // SAFETY: the context is retained as long as `self` lives.
         named("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })?;
-        Ok(Entered { before: (before != self.context).then_some(before) })
+        Ok(Entered { before: Some(before) })
     }
 
     /// Returns the stream for clearing and copying memory, for which streams of callers may wait.
