@@ -357,7 +357,8 @@ impl OnStream<'_> {
         Ok(calls.devices.connection.as_ref().map(|connection| connection.executor.peer_paths().to_vec()))
     }
 
-    /// Returns how the last call on device memory was made; none before the first one, and after one that failed.
+    /// Returns how the last collective on device memory was made; none before the first one, and after one that failed. Transfers
+    /// (send, recv, gather, scatter and all-to-all-v) do not change it.
     ///
     /// # Errors
     /// [`Error::Busy`].
