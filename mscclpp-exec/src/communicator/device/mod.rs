@@ -112,6 +112,10 @@ pub struct LaunchedCall {
     pub bytes_copied: u64,
     /// Number of launches: one, or one per piece.
     pub num_launches: u32,
+    /// Number of thread blocks of a launch, of all ranks; 0 without a launch.
+    pub num_blocks: u32,
+    /// Number of CUDA threads of a thread block; 0 without a launch.
+    pub threads_per_block: u32,
 }
 
 /// State of a rank's calls on device memory.
