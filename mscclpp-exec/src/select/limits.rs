@@ -1,5 +1,7 @@
 //! Limits of launches on devices.
 
+use std::fmt;
+
 use super::choice::Config;
 
 /// What the launches of calls on devices may take of a device, so that kernels of other streams find room beside them.
@@ -44,5 +46,16 @@ impl LaunchLimits {
         let limit = self.max_blocks.filter(|limit| num_thread_blocks > *limit && blocks > 1)?;
         let by_share = limit / num_thread_blocks.div_ceil(blocks);
         Some(by_share.clamp(1, blocks - 1))
+    }
+}
+
+impl fmt::Display for LaunchLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.max_blocks, self.max_threads) {
+            (None, None) => f.write_str("no limits"),
+            (Some(blocks), None) => write!(f, "{blocks} blocks"),
+            (None, Some(threads)) => write!(f, "{threads} threads"),
+            (Some(blocks), Some(threads)) => write!(f, "{blocks} blocks of {threads} threads"),
+        }
     }
 }

@@ -157,6 +157,10 @@ pub(super) fn launch_limits_hold(seed: u64) -> Result<(), Failed> {
         let limits = LaunchLimits { max_blocks: Some(3), max_threads: Some(64) };
         comm.configure(|registry| registry.set_launch_limits(limits))?;
         assert_eq!(launch()?, (6, 64));
+        let limits = LaunchLimits { max_blocks: Some(8 + comm.rank()), max_threads: None };
+        let error = failure(comm.configure(|registry| registry.set_launch_limits(limits)))?.to_string();
+        let [of_0, of_1] = ["8 blocks", "9 blocks"].map(|limit| error.contains(limit));
+        assert!(error.contains("launch limit") && of_0 && of_1, "{error}");
         Ok(())
     })
 }
