@@ -35,6 +35,10 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
+usage() {
+    sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"
+}
+
 build() { # DIR
     local dir=$1
     mkdir -p "$dir"
@@ -52,6 +56,11 @@ build() { # DIR
     du -ch "$dir"/* | sed 's/^/  /'
 }
 
+case "${1:-}" in -h | --help)
+    usage
+    exit
+    ;;
+esac
 if [ "${1:-}" = build ]; then
     build "${2:?where to}"
     exit
@@ -63,7 +72,8 @@ for wanted; do
         smoke | suite | plans | bits | graphs | stalls | streams | specialized | native | worlds | processes) ;;
         rows | bench | planted | memcheck | racecheck) ;;
         *)
-            echo "expected a part, found $wanted: see the head of $0" >&2
+            usage >&2
+            echo "expected a part, found $wanted" >&2
             exit 2
             ;;
     esac

@@ -5,8 +5,8 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{Plan, json};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::select::{
-    Algorithm, Backend, Choice, Config, DecidedBy, LoadError, OrderPolicy, Outcome, PlanError, Registry, RegistryError,
-    Rejection, Request, SelectError,
+    Algorithm, Backend, Choice, Config, DecidedBy, LaunchLimits, LoadError, OrderPolicy, Outcome, PlanError, Registry,
+    RegistryError, Rejection, Request, SelectError,
 };
 use mscclpp_exec::{DataType, cpu::Executor};
 
@@ -297,4 +297,68 @@ fn blocks_and_threads_on_devices_follow_the_size() {
     let shared = Request { max_blocks: 131 / 8, ..on_devices(CollectiveKind::AllToAll, 1 << 24) };
     let plan = registry.plan(&shared, &registry.select(&shared).expect("there is one")).expect("it builds");
     assert!(plan.tree().ranks.iter().map(|rank| rank.blocks.len()).sum::<usize>() <= 131);
+}
+
+/// Returns the thread blocks of the rank with most of them, and their threads, in the plan that a registry selects.
+fn launch_of(registry: &Registry, request: &Request) -> (u32, u32) {
+    let plan = registry.plan(request, &registry.select(request).expect("there is one")).expect("it builds").tree();
+    let blocks = plan.ranks.iter().map(|rank| rank.blocks.len()).max().unwrap_or(0);
+    (blocks as u32, plan.threads_per_block)
+}
+
+#[test]
+fn launch_limits_bound_whatever_decides() {
+    use CollectiveKind::{AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter, SendRecv};
+    let mut registry = Registry::builtin();
+    let kinds = [AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv];
+    let requests: Vec<Request> = kinds
+        .into_iter()
+        .flat_map(|kind| [1 << 12, 1 << 18, 1 << 26].map(|bytes| on_devices(kind, bytes)))
+        .flat_map(|request| [request, Request { ranks_per_node: request.num_ranks / 2, ..request }])
+        .collect();
+    let usual: Vec<_> = requests.iter().map(|request| launch_of(&registry, request)).collect();
+    assert!(usual.iter().any(|(blocks, threads)| *blocks > 14 && *threads > 512), "{usual:?}");
+
+    // 100 threads are 3 warps.
+    registry.set_launch_limits(LaunchLimits { max_blocks: Some(14), max_threads: Some(100) });
+    for (request, (blocks, threads)) in requests.iter().zip(&usual) {
+        let limited = launch_of(&registry, request);
+        assert!(limited.0 <= 14 && limited.1 == 96.min(*threads), "{request}: {limited:?}");
+        assert!(limited.0 <= *blocks, "{request}: {limited:?}");
+        let config = registry.select(request).expect("there is one").config;
+        assert!(registry.explain(request).to_string().contains(&format!("selected with {config}:")), "{request}");
+    }
+
+    let request = on_devices(AllReduce, 1 << 26);
+    registry.set_selector(|_, _| {
+        let config = Config { blocks: Some(64), threads: Some(1024) };
+        Some(Choice { name: "allreduce_ring".into(), config })
+    });
+    assert_eq!(launch_of(&registry, &request), (14, 96));
+    // The caller measures a configuration.
+    let forced = Choice { name: "allreduce_ring".into(), config: Config { blocks: Some(64), threads: Some(1024) } };
+    assert_eq!(registry.decision(&request, &forced).expect("it is one").config, forced.config);
+    // On the CPU there are no such launches.
+    let on_cpu = Request { backend: Backend::Cpu, ..request };
+    assert_eq!(registry.select(&on_cpu).expect("there is one").config.blocks, Some(64));
+    registry.set_launch_limits(LaunchLimits::default());
+    assert_eq!(launch_of(&registry, &request), (64, 1024));
+}
+
+#[test]
+fn launch_limits_of_zero_leave_a_block_and_a_warp() {
+    let mut registry = Registry::builtin();
+    registry.set_launch_limits(LaunchLimits { max_blocks: Some(0), max_threads: Some(0) });
+    assert_eq!(launch_of(&registry, &on_devices(CollectiveKind::AllReduce, 1 << 26)), (1, 32));
+}
+
+#[test]
+fn launch_limits_bound_user_functions_and_differ_in_fingerprints() {
+    let mut registry = Registry::empty();
+    registry.add(Algorithm::on_demand(algorithms::allgather_all_pairs::algorithm())).expect("it is the only one");
+    let (request, without) = (on_devices(CollectiveKind::AllGather, 1 << 26), registry.fingerprint());
+    assert!(launch_of(&registry, &request).0 > 5);
+    registry.set_launch_limits(LaunchLimits { max_blocks: Some(5), max_threads: Some(256) });
+    assert_eq!(launch_of(&registry, &request), (5, 256));
+    assert_ne!(registry.fingerprint(), without);
 }

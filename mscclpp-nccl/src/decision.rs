@@ -45,7 +45,8 @@ pub(crate) fn made(communicator: &Communicator, stream: &Stream, named: Option<&
         return print(format!("{request}: no algorithm"), || "a single rank has its result".to_owned());
     };
     let copies = if call.bytes_copied == 0 { "in the caller's memory" } else { "copied to internal buffers and back" };
-    print(format!("{request}: `{algorithm}`, {copies}"), || match named {
+    let launch = format!("{} thread blocks of {} threads", call.num_blocks, call.threads_per_block);
+    print(format!("{request}: `{algorithm}`, {launch}, {copies}"), || match named {
         Some(name) if name == algorithm => "named by the call's algSelection".to_owned(),
         _ => communicator
             .registry()

@@ -27,6 +27,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("calls_in_odd_orders_of_two_processes_are_right", || all_ok(&run("odd_orders", 2, &[], &[])?)),
         ("calls_in_odd_orders_of_three_processes_are_right", || all_ok(&run("odd_orders", 3, &[], &[])?)),
         ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
+        ("smallest_maximum_of_blocks_limits_calls_of_all_ranks", smallest_maximum),
         ("random_calls_are_codes", random_calls),
         ("invalid_arguments_are_codes_with_texts", || ran(&run("arguments", 1, &[], &[])?)),
     ]
@@ -53,6 +54,19 @@ pub(crate) fn all_ok(outputs: &[Output]) -> Result<(), String> {
     let is_ok = |(rank, output): &(usize, &Output)| text(output).contains(&format!("ok rank {rank}"));
     let (ok, ranks) = (outputs.iter().enumerate().filter(is_ok).count(), outputs.len());
     if ok == ranks { Ok(()) } else { Err(format!("{ok} of {ranks} ranks are right")) }
+}
+
+fn smallest_maximum() -> Result<(), String> {
+    let blocks = |limits: [&str; 2]| -> Result<u32, String> {
+        let outputs = run("limited", 2, &limits, &[("NCCL_DEBUG", "INFO")])?;
+        all_ok(&outputs)?;
+        let text = text(&outputs[0]);
+        let before = text.split(" thread blocks of ").next().and_then(|before| before.rsplit(' ').next());
+        before.and_then(|blocks| blocks.parse().ok()).ok_or(text)
+    };
+    let (usual, limited) = (blocks(["0", "0"])?, blocks(["0", "3"])?);
+    // Of two ranks.
+    if usual > 6 && limited == 6 { Ok(()) } else { Err(format!("{usual} thread blocks, limited {limited}")) }
 }
 
 fn random_calls() -> Result<(), String> {

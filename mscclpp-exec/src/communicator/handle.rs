@@ -360,8 +360,10 @@ impl Communicator {
 
     #[track_caller]
     fn compare(&self, registry: &Registry) -> Result<(), Error> {
-        let algorithms = registry.fingerprint();
-        let values = [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("algorithms", &algorithms)];
+        let (limits, algorithms) = (registry.launch_limits().to_string(), registry.fingerprint());
+        let version = ("version of mscclpp", env!("CARGO_PKG_VERSION"));
+        // The fingerprint covers the limits as well, but does not name them.
+        let values = [version, ("launch limit", &limits), ("algorithms", &algorithms)];
         self.executor()?.control("comparison of algorithms", |bootstrap| bootstrap.compare(&values))
     }
 

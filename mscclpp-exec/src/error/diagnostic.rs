@@ -127,7 +127,9 @@ impl Error {
                  is not registered"
                     .into()
             }
-            Self::StreamDeviceMismatch { .. } => "launch on a stream that `Executor::stream` returns".into(),
+            Self::StreamDeviceMismatch { .. } => {
+                "use memory and a stream of the device of the rank, for an executor a stream of `Executor::stream`".into()
+            }
             Self::ScratchLimit { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             Self::OutOfMemory { available: Some(AvailableMemory { group: Some(_), .. }), .. } => {
                 "raise the limit of the control group (of a container: `docker run --memory`), send smaller messages, or \

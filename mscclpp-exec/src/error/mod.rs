@@ -256,8 +256,8 @@ pub enum Error {
         /// The rank.
         rank: u32,
     },
-    /// The stream has no queue on the device.
-    #[error("the stream does not include {device}, which has ranks of the launch")]
+    /// The stream has no queue on a device with memory or ranks of the call.
+    #[error("the stream does not include {device}, on which memory or ranks of the call are")]
     StreamDeviceMismatch {
         /// The device.
         device: String,

@@ -350,6 +350,21 @@ impl Algorithm {
         }
     }
 
+    /// Returns a configuration with all numbers with which the plan for a request on a device is built; none if its plans exist.
+    pub(super) fn numbers(&self, request: &Request, config: &Config) -> Option<Config> {
+        let config = self.complete(request, config);
+        match &self.source {
+            Source::Builtin(_) => Some(config),
+            Source::OnDemand(embedded) => {
+                let spec = embedded.spec(request.num_ranks, &defaults(embedded));
+                let Config { blocks, threads } = config;
+                let blocks = blocks.unwrap_or(spec.instances);
+                Some(Config { blocks: Some(blocks), threads: threads.or(Some(spec.threads_per_block)) })
+            }
+            _ => None,
+        }
+    }
+
     /// Builds the plan for a request.
     ///
     /// # Cost
@@ -413,7 +428,7 @@ impl Algorithm {
 }
 
 /// Returns the largest number of thread blocks of a rank.
-fn num_blocks(plan: &Plan) -> u32 {
+pub(super) fn num_blocks(plan: &Plan) -> u32 {
     plan.ranks().map(|rank| rank.blocks().count() as u32).max().unwrap_or(0)
 }
 

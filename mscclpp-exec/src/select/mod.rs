@@ -9,6 +9,7 @@ mod choice;
 mod constraints;
 mod error;
 mod explain;
+mod limits;
 mod native;
 mod order;
 mod registry;
@@ -22,6 +23,7 @@ pub use choice::{Choice, Config};
 pub use constraints::{Constraints, Rejection};
 pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
 pub use explain::{CandidateOutcome, Explanation, Outcome};
+pub use limits::LaunchLimits;
 pub use native::{Buffers, Call};
 pub use order::OrderPolicy;
 #[cfg(all(test, feature = "cuda"))]

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mscclpp_core::plan::Plan;
 use sha2::Digest;
 
-use super::algorithm::Algorithm;
+use super::algorithm::{Algorithm, num_blocks};
 use super::choice::{Choice, Config};
 use super::constraints::Rejection;
 use super::error::{PlanError, RegistryError, SelectError};
 use super::explain::{CandidateOutcome, Explanation, Outcome};
+use super::limits::LaunchLimits;
 use super::order::OrderPolicy;
 use super::request::{Backend, Bytes, CALLS, Request};
 use super::rules::RULES;
@@ -63,6 +64,7 @@ pub struct Registry {
     selector: Option<Arc<Selector>>,
     strict: bool,
     table: Option<TuningTable>,
+    limits: LaunchLimits,
     plans: Mutex<BTreeMap<Key, Plan>>,
     /// Classes of requests whose decision was logged.
     logged: Mutex<BTreeSet<String>>,
@@ -116,7 +118,7 @@ impl fmt::Display for DecidedBy {
     }
 }
 
-/// The same algorithms, selector and table; compiled plans and logged decisions are those of each registry.
+/// The same algorithms, selector, table and limits; compiled plans and logged decisions are those of each registry.
 impl Clone for Registry {
     fn clone(&self) -> Self {
         Self {
@@ -124,6 +126,7 @@ impl Clone for Registry {
             selector: self.selector.clone(),
             strict: self.strict,
             table: self.table.clone(),
+            limits: self.limits,
             ..Self::default()
         }
     }
@@ -216,20 +219,31 @@ impl Registry {
         self.strict = strict;
     }
 
+    /// Sets what calls on devices may take of a device, whatever selector, table or rules decide. Plans from files and those that a
+    /// program embeds keep their numbers, and so does an algorithm that the caller forces.
+    pub fn set_launch_limits(&mut self, limits: LaunchLimits) {
+        self.limits = limits;
+    }
+
+    /// Returns what calls on devices may take of a device.
+    pub fn launch_limits(&self) -> LaunchLimits {
+        self.limits
+    }
+
     /// Selects the algorithm for a request. The first decision of a class of requests is logged at level info.
     ///
     /// # Errors
     /// [`SelectError::NoAlgorithm`]; if the registry is strict also [`SelectError::BadChoice`] and
     /// [`SelectError::Undecided`].
     pub fn select(&self, request: &Request) -> Result<Decision, SelectError> {
-        let decision = self.decide(request)?;
+        let decision = self.limit(request, self.decide(request)?);
         self.log_decision(request, &decision);
         Ok(decision)
     }
 
     /// Returns the decision for a request, and the outcome of every algorithm of its collective.
     pub fn explain(&self, request: &Request) -> Explanation {
-        let decision = self.decide(request);
+        let decision = self.decide(request).map(|decision| self.limit(request, decision));
         let verdict = |algorithm: &Arc<Algorithm>| {
             let outcome = match (&decision, algorithm.check_request(request)) {
                 (Ok(chosen), _) if Arc::ptr_eq(&chosen.algorithm, algorithm) => {
@@ -284,6 +298,9 @@ impl Registry {
         }
         digest.update(self.table.as_ref().map(TuningTable::text).unwrap_or_default());
         digest.update([self.strict.into(), self.selector.is_some().into()]);
+        for limit in [self.limits.max_blocks, self.limits.max_threads] {
+            digest.update(limit.unwrap_or(u32::MAX).to_le_bytes());
+        }
         let hex: String = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         format!("{hex} ({} algorithms)", self.algorithms.len())
     }
@@ -331,6 +348,22 @@ impl Registry {
             return Err(SelectError::Undecided { request: request.to_string() });
         }
         Ok(decide_by_rules(request, &candidates))
+    }
+
+    /// Returns a decision with a configuration within the limits.
+    fn limit(&self, request: &Request, mut decision: Decision) -> Decision {
+        if self.limits == LaunchLimits::default() || request.backend != Backend::Cuda {
+            return decision;
+        }
+        let Some(numbers) = decision.algorithm.numbers(request, &decision.config) else { return decision };
+        decision.config = self.limits.apply(&numbers);
+        // A plan may have several thread blocks for each of its blocks. One that cannot be built is reported where it is used.
+        while let (Some(blocks), Ok(plan)) = (decision.config.blocks, self.plan(request, &decision))
+            && let Some(fewer) = self.limits.fewer_blocks(blocks, num_blocks(&plan))
+        {
+            decision.config.blocks = Some(fewer);
+        }
+        decision
     }
 
     /// Returns the decision for a given choice.

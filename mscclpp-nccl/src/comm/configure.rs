@@ -1,6 +1,7 @@
 //! What the environment states of new communicators: plans of the user, and the real NCCL to which calls are forwarded.
 
 use mscclpp_exec::Communicator;
+use mscclpp_exec::select::LaunchLimits;
 
 use super::{Comm, lock};
 use crate::entry::Result;
@@ -36,6 +37,7 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator) -> Result<()> 
     if let Some(registry) = plans {
         communicator.set_registry(registry.clone())?;
     }
+    limit_blocks(comm, communicator)?;
     if let Some(library) = library {
         // The communicator is new, so that there is none yet.
         let _ = comm.nested.set(Nested::new(library, communicator, &comm.device)?);
@@ -45,5 +47,19 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator) -> Result<()> 
     let identity = (job as u64) ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let shape = [communicator.bootstrap().num_nodes(), communicator.num_ranks(), communicator.rank()];
     *lock(&comm.profiler) = Profiler::new(identity, comm.config.name.as_deref(), shape);
+    Ok(())
+}
+
+/// Limits the thread blocks of calls to the smallest number that a rank states as `maxCTAs`, as NCCL does. A call of all ranks.
+fn limit_blocks(comm: &Comm, communicator: &Communicator) -> Result<()> {
+    let own = comm.config.max_blocks.unwrap_or(u32::MAX);
+    let all = communicator.bootstrap().all_gather(&own.to_le_bytes())?;
+    let limits = all.iter().filter_map(|limit| limit.as_slice().try_into().ok()).map(u32::from_le_bytes);
+    if let Some(max_blocks) = limits.min().filter(|limit| *limit < u32::MAX) {
+        communicator.configure(|registry| {
+            let limits = LaunchLimits { max_blocks: Some(max_blocks), ..registry.launch_limits() };
+            registry.set_launch_limits(limits);
+        })?;
+    }
     Ok(())
 }

@@ -10,7 +10,7 @@ use mscclpp_core::types::{BlockSync, ReduceOp};
 use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::dlpack::{self, ManagedTensor, Tensor};
 use mscclpp_exec::cuda::{Device, DeviceBuffer, DeviceVec, Stream};
-use mscclpp_exec::select::{Algorithm, Choice, Registry};
+use mscclpp_exec::select::{Algorithm, Choice, LaunchLimits, Registry};
 use mscclpp_exec::{Communicator, DataType, Error};
 use mscclpp_macros::collective;
 
@@ -139,6 +139,32 @@ pub(super) fn long_call_is_made_in_pieces(seed: u64) -> Result<(), Failed> {
     })
 }
 
+pub(super) fn launch_limits_hold(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let mut data = on.alloc::<u32>(1 << 14)?;
+        let mut launch = || -> Result<_, Error> {
+            data.write(&vec![1; 1 << 14])?;
+            on.all_reduce_in_place(&mut data, ReduceOp::Sum)?;
+            on.synchronize()?;
+            assert_eq!(data.to_vec()?, vec![2; 1 << 14]);
+            let call = on.last_call()?.ok_or(Error::Internal("no call".into()))?;
+            Ok((call.num_blocks, call.threads_per_block))
+        };
+        let (blocks, threads) = launch()?;
+        assert!(blocks > 6 && threads > 64, "{blocks} blocks of {threads} threads");
+        let limits = LaunchLimits { max_blocks: Some(3), max_threads: Some(64) };
+        comm.configure(|registry| registry.set_launch_limits(limits))?;
+        assert_eq!(launch()?, (6, 64));
+        let limits = LaunchLimits { max_blocks: Some(8 + comm.rank()), max_threads: None };
+        let error = failure(comm.configure(|registry| registry.set_launch_limits(limits)))?.to_string();
+        let [of_0, of_1] = ["8 blocks", "9 blocks"].map(|limit| error.contains(limit));
+        assert!(error.contains("launch limit") && of_0 && of_1, "{error}");
+        Ok(())
+    })
+}
+
 pub(super) fn another_device_is_rejected(seed: u64) -> Result<(), Failed> {
     on_devices(seed, 2, 2, |comm, device| {
         let stream = device.stream()?;
@@ -152,6 +178,7 @@ pub(super) fn another_device_is_rejected(seed: u64) -> Result<(), Failed> {
             failure(on.all_reduce(&memory, &mut own, ReduceOp::Sum))?,
         ] {
             assert!(matches!(error, Error::StreamDeviceMismatch { .. }), "{error}");
+            assert!(error.to_string().contains("memory or ranks of the call"), "{error}");
         }
         on.all_reduce_in_place(&mut own, ReduceOp::Sum)?;
         Ok(on.synchronize()?)

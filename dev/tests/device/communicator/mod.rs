@@ -37,7 +37,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 63] = [
+    let tests: [(&str, Test); 64] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -70,6 +70,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("rank_frees_while_another_waits", frees::rank_frees_while_another_waits),
         ("long_call_is_made_in_pieces", memory::long_call_is_made_in_pieces),
         ("switches_serve_what_the_order_allows", switches::switches_serve_what_the_order_allows),
+        ("launch_limits_hold_for_calls_of_a_communicator", memory::launch_limits_hold),
         ("stream_and_memory_of_another_device_are_rejected", memory::another_device_is_rejected),
         ("tensor_is_freed_after_its_calls", memory::tensor_is_freed_after_its_calls),
         ("invalid_arguments_are_rejected_before_launch", memory::invalid_arguments_are_rejected),

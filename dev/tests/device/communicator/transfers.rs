@@ -93,7 +93,8 @@ pub(super) fn prepared_transfers_create_no_events(seed: u64) -> Result<(), Faile
 
 /// Rank 1 sends more than rank 0 has room for, or a negative number.
 pub(super) fn counts_without_room_are_reported_by_all_ranks(seed: u64) -> Result<(), Failed> {
-    for (counts, reason) in [([3, 4], "at least the sum of the counts"), ([-1, 4], "counts that are not negative")] {
+    let negative = "the list of counts has 2 elements, expected each of them a number of elements, not negative";
+    for (counts, reason) in [([3, 4], "at least the sum of the counts"), ([-1, 4], negative)] {
         on_devices(seed, 2, 2, |comm, device| {
             let stream = device.stream()?;
             let on = comm.on(&stream);
@@ -209,6 +210,11 @@ pub(super) fn invalid_transfers_are_rejected(seed: u64) -> Result<(), Failed> {
         assert_eq!(
             error.to_string(),
             format!("all_to_all_v of rank {rank}: the input has 6 elements, expected 5, the sum of the counts")
+        );
+        let error = failure(on.all_to_all_v(&input, &[6], &mut memory, &[3, 3]))?;
+        assert_eq!(
+            error.to_string(),
+            format!("all_to_all_v of rank {rank}: the list of counts has 1 elements, expected 2, one per rank")
         );
         let error = failure(on.gather(&input, &mut memory, rank))?;
         assert!(matches!(error, Error::Length { .. }), "{error}");

@@ -58,13 +58,20 @@ pub(super) struct Launched {
     counters: Option<Arc<CallCounters>>,
     bytes_copied: u64,
     num_launches: u32,
+    num_blocks: u32,
+    threads_per_block: u32,
 }
 
 impl Launched {
+    fn new(request: Request) -> Self {
+        let (bytes_copied, num_launches, num_blocks, threads_per_block) = (0, 0, 0, 0);
+        Self { request, algorithm: None, counters: None, bytes_copied, num_launches, num_blocks, threads_per_block }
+    }
+
     pub(super) fn report(&self) -> LaunchedCall {
-        let Self { request, bytes_copied, num_launches, .. } = *self;
+        let Self { request, bytes_copied, num_launches, num_blocks, threads_per_block, .. } = *self;
         let algorithm = self.algorithm.as_ref().map(|algorithm| algorithm.name().to_owned());
-        LaunchedCall { request, algorithm, bytes_copied, num_launches }
+        LaunchedCall { request, algorithm, bytes_copied, num_launches, num_blocks, threads_per_block }
     }
 }
 
@@ -143,7 +150,7 @@ impl Connection {
         let positions = if registered { positions } else { [None; 2] };
         let request = self.on_device(Request { registered, ..request });
         self.post(Kind::Collective(request, positions), call)?;
-        let mut launched = Launched { request, algorithm: None, counters: None, bytes_copied: 0, num_launches: 0 };
+        let mut launched = Launched::new(request);
         if request.bytes == 0 || request.num_ranks == 1 {
             // The result of a single rank is its input.
             if let Some(input) = memory.input.filter(|_| request.bytes > 0) {
@@ -321,6 +328,8 @@ impl Entry {
         }
         self.algorithm.record_call();
         launched.num_launches += 1;
+        launched.num_blocks = self.plan.num_blocks();
+        launched.threads_per_block = self.plan.threads_per_block();
         launched.counters = Some(Arc::clone(&self.counters));
         launched.algorithm = Some(Arc::clone(&self.algorithm));
     }

@@ -112,6 +112,10 @@ pub struct LaunchedCall {
     pub bytes_copied: u64,
     /// Number of launches: one, or one per piece.
     pub num_launches: u32,
+    /// Number of thread blocks of a launch, of all ranks; 0 without a launch.
+    pub num_blocks: u32,
+    /// Number of CUDA threads of a thread block; 0 without a launch.
+    pub threads_per_block: u32,
 }
 
 /// State of a rank's calls on device memory.
@@ -357,7 +361,8 @@ impl OnStream<'_> {
         Ok(calls.devices.connection.as_ref().map(|connection| connection.executor.peer_paths().to_vec()))
     }
 
-    /// Returns how the last call on device memory was made; none before the first one, and after one that failed.
+    /// Returns how the last collective on device memory was made; none before the first one, and after one that failed. Transfers
+    /// (send, recv, gather, scatter and all-to-all-v) do not change it.
     ///
     /// # Errors
     /// [`Error::Busy`].

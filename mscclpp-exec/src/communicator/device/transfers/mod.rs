@@ -37,7 +37,8 @@ impl OnStream<'_> {
     /// # Ordering
     /// The transfers from one rank to another one are made in the order of their calls on both, whatever their streams.
     ///
-    /// A send is buffered until the other rank receives it. The buffers of this direction have 4 MiB together, of which a send takes
+    /// A send is buffered until the other rank receives it, and sent by this process: a rank exits after the others have received what it
+    /// sent, for example after a [`barrier`](Self::barrier) of all ranks, or they report that it is lost. The buffers of this direction have 4 MiB together, of which a send takes
     /// its bytes rounded up to a power of two, at least 4 KiB. A send that finds no room, one in a captured stream and one
     /// in a [`Group`](crate::Group) occupy their stream until they are received. So two ranks that both send more than 4 MiB to each other
     /// before they receive, each on one stream, wait for each other until the timeout, as with NCCL: they make their sends and receives in a
@@ -163,8 +164,8 @@ impl OnStream<'_> {
         let (rank, ranks) = (self.communicator.rank(), self.communicator.num_ranks() as usize);
         let lens = [sent.lend(self.stream)?.len::<C>(), received.lend_mut(self.stream)?.len::<C>()];
         if let Some(found) = lens.into_iter().find(|len| *len != ranks) {
-            let expected = format!("{ranks} counts, one per rank");
-            return Err(Error::Length { call: CALL, rank, what: "the counts", expected, found });
+            let expected = format!("{ranks}, one per rank");
+            return Err(Error::Length { call: CALL, rank, what: "the list of counts", expected, found });
         }
         self.all_to_all(sent, received)?;
         self.synchronize()?;
@@ -193,26 +194,27 @@ impl OnStream<'_> {
     ) -> Result<Vec<usize>, Error> {
         let rank = self.communicator.rank();
         let counts = self.stream.read::<C>(counts)?;
-        let length = |expected| Error::Length { call, rank, what, expected, found: len };
-        let negative = |_| length("counts that are not negative".to_owned());
+        let length = |what, expected, found| Error::Length { call, rank, what, expected, found };
+        let (listed, is_count) = (counts.len(), "each of them a number of elements, not negative");
+        let negative = |_| length("the list of counts", is_count.to_owned(), listed);
         let counts: Vec<usize> =
             counts.iter().map(|count| (*count).try_into()).collect::<Result<_, _>>().map_err(negative)?;
         match counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count)) {
             Some(total) if total <= len => Ok(counts),
-            _ => Err(length(format!("at least the sum of the counts {counts:?}"))),
+            _ => Err(length(what, format!("at least the sum of the counts {counts:?}"), len)),
         }
     }
 
     fn check_counts(&self, what: &'static str, counts: &[usize], found: usize) -> Result<(), Error> {
         let (rank, ranks) = (self.communicator.rank(), self.communicator.num_ranks() as usize);
-        let length = |expected, found| Error::Length { call: "all_to_all_v", rank, what, expected, found };
+        let length = |what, expected, found| Error::Length { call: "all_to_all_v", rank, what, expected, found };
         if counts.len() != ranks {
-            return Err(length(format!("{ranks} counts, one per rank"), counts.len()));
+            return Err(length("the list of counts", format!("{ranks}, one per rank"), counts.len()));
         }
         match counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count)) {
             Some(total) if total == found => Ok(()),
-            Some(total) => Err(length(format!("{total}, the sum of the counts"), found)),
-            None => Err(length("counts of at most the address space".into(), found)),
+            Some(total) => Err(length(what, format!("{total}, the sum of the counts"), found)),
+            None => Err(length(what, "the sum of the counts, which exceeds the address space".into(), found)),
         }
     }
 
