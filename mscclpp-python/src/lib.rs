@@ -6,6 +6,7 @@
 mod address;
 mod buffer;
 mod call;
+mod callbacks;
 mod communicator;
 mod device;
 mod failure;
@@ -33,6 +34,8 @@ mod _native {
     #[pymodule_export]
     use crate::buffer::PyBuffer;
     #[pymodule_export]
+    use crate::callbacks::end_callbacks;
+    #[pymodule_export]
     use crate::communicator::{Listener, PyCommunicator};
     #[pymodule_export]
     use crate::kernels::{Kernel, KernelChannels, KernelModule, compile_image};
@@ -43,7 +46,7 @@ mod _native {
     #[pymodule_export]
     use crate::tensor::use_tensors;
     #[pymodule_export]
-    use crate::work::{PyWork, end_callbacks};
+    use crate::work::PyWork;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -5,19 +5,11 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
+use crate::callbacks;
 use crate::failure::Failure;
 
 /// How long a thread of Python waits before it handles signals.
 pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Whether the interpreter ends. Held by threads of this module that call functions of Python.
-static IS_ENDED: Mutex<bool> = Mutex::new(false);
-
-/// Lets no thread of this module call functions of Python any more, and waits for those that do.
-#[pyfunction]
-pub(crate) fn end_callbacks(py: Python<'_>) {
-    py.detach(|| *IS_ENDED.lock().unwrap_or_else(PoisonError::into_inner) = true);
-}
 
 /// The result of a call, once it is there.
 #[derive(Default)]
@@ -48,14 +40,9 @@ impl Completion {
         drop(state);
         self.changed.notify_all();
         if !callbacks.is_empty() {
-            // A thread that waits for the interpreter while that ends is ended by it, in the middle of its work.
-            let is_ended = IS_ENDED.lock().unwrap_or_else(PoisonError::into_inner);
-            if !*is_ended {
-                Python::attach(|py| {
-                    callbacks.iter().for_each(|callback| call_back(py, callback, result.clone()));
-                    drop(callbacks);
-                });
-            }
+            callbacks::start(Box::new(move |py| {
+                callbacks.iter().for_each(|callback| call_back(py, callback, result.clone()));
+            }));
         }
     }
 

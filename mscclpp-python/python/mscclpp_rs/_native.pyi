@@ -15,7 +15,7 @@ def use_tensors(class_: type, /) -> None:
     """Sets the class of tensors, which has the attribute ``__dlpack_c_exchange_api__``."""
 
 def end_callbacks() -> None:
-    """Lets no thread of the module call functions of Python any more."""
+    """Waits for the functions that threads of the module are calling, and lets no other be called any more."""
 
 @final
 class Listener:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import weakref
 from collections.abc import Sequence
@@ -500,9 +501,13 @@ def _join(store: Any, rank: int, size: int, timeout: timedelta, name: str) -> Ba
         listener = _native.Listener()
         store.set(_KEY, listener.unique_id())
         native = _native.Communicator.from_listener(listener, size, milliseconds)
+        # All ranks have read it. One that joins the next group of this name must not find it.
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            store.delete_key(_KEY)
     else:
         unique_id = store.get(_KEY).decode()
         native = _native.Communicator.join(unique_id, rank, size, milliseconds)
+    native.barrier(-1, False)
     backend = Backend(native, timeout)
     _BY_GROUP[name] = backend
     return backend

@@ -28,6 +28,12 @@ use crate::signals::{interruptible, raise_signal};
 use crate::tensor::{View, current_stream, views};
 use crate::work::PyWork;
 
+/// A tensor, or a list of tensors.
+type Object<'py> = Bound<'py, PyAny>;
+
+/// What a call returns: nothing when it is done, a work when it was started.
+type Submitted = PyResult<Option<PyWork>>;
+
 /// One rank's handle to a set of ranks. Calls take tensors whose elements are contiguous. A call that is not asynchronous returns `None`
 /// when it is done; an asynchronous one returns a `Work` at once. Timeouts are milliseconds; a negative one is that of the communicator.
 ///
@@ -104,28 +110,14 @@ impl PyCommunicator {
     }
 
     /// Replaces the tensor by the reduction of all ranks' tensors.
-    fn all_reduce(
-        &self,
-        py: Python<'_>,
-        tensor: &Bound<'_, PyAny>,
-        op: u8,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn all_reduce(&self, tensor: &Object<'_>, op: u8, timeout: i64, is_async: bool) -> Submitted {
         let view = View::new(tensor)?;
         let call = Call::AllReduce { tensor: view, operator: Operator::new(TorchOp::new(op)?, view.kind)? };
-        self.submit(py, call, timeout, is_async, tensor)
+        self.submit(call, timeout, is_async, tensor)
     }
 
     /// Replaces each tensor of a list by the reduction of all ranks' tensors.
-    fn all_reduce_coalesced(
-        &self,
-        py: Python<'_>,
-        tensors: &Bound<'_, PyAny>,
-        op: u8,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn all_reduce_coalesced(&self, tensors: &Object<'_>, op: u8, timeout: i64, is_async: bool) -> Submitted {
         let (op, views) = (TorchOp::new(op)?, views(tensors)?);
         let call = |tensor: View| Ok(Call::AllReduce { tensor, operator: Operator::new(op, tensor.kind)? });
         let call = match views[..] {
@@ -135,57 +127,30 @@ impl PyCommunicator {
             [tensor] => call(tensor)?,
             _ => Call::Several(views.into_iter().map(call).collect::<Result<_, Failure>>()?),
         };
-        self.submit(py, call, timeout, is_async, tensors)
+        self.submit(call, timeout, is_async, tensors)
     }
 
     /// Replaces the tensor by that of rank `root`.
-    fn broadcast(
-        &self,
-        py: Python<'_>,
-        tensor: &Bound<'_, PyAny>,
-        root: u32,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
-        self.submit(py, Call::Broadcast { tensor: View::new(tensor)?, root }, timeout, is_async, tensor)
+    fn broadcast(&self, tensor: &Object<'_>, root: u32, timeout: i64, is_async: bool) -> Submitted {
+        self.submit(Call::Broadcast { tensor: View::new(tensor)?, root }, timeout, is_async, tensor)
     }
 
     /// Replaces the tensor of rank `root` by the reduction of all ranks' tensors.
-    fn reduce(
-        &self,
-        py: Python<'_>,
-        tensor: &Bound<'_, PyAny>,
-        op: u8,
-        root: u32,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn reduce(&self, tensor: &Object<'_>, op: u8, root: u32, timeout: i64, is_async: bool) -> Submitted {
         let view = View::new(tensor)?;
         let call = Call::Reduce { tensor: view, operator: Operator::new(TorchOp::new(op)?, view.kind)?, root };
-        self.submit(py, call, timeout, is_async, tensor)
+        self.submit(call, timeout, is_async, tensor)
     }
 
     /// Writes all ranks' inputs to the output, in the order of ranks: pairs `(output, input)`.
-    fn all_gather(
-        &self,
-        py: Python<'_>,
-        pairs: &Bound<'_, PyAny>,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn all_gather(&self, pairs: &Object<'_>, timeout: i64, is_async: bool) -> Submitted {
         let call = |(output, input)| Call::AllGather { input, output };
         let calls = pairs_of(pairs)?.into_iter().map(call).collect();
-        self.submit(py, Call::Several(calls), timeout, is_async, pairs)
+        self.submit(Call::Several(calls), timeout, is_async, pairs)
     }
 
     /// Writes rank r's input to the tensor r of a list: pairs `(outputs, input)`.
-    fn all_gather_list(
-        &self,
-        py: Python<'_>,
-        pairs: &Bound<'_, PyAny>,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn all_gather_list(&self, pairs: &Object<'_>, timeout: i64, is_async: bool) -> Submitted {
         let mut calls = Vec::new();
         for pair in pairs.try_iter()? {
             let pair = pair?;
@@ -193,36 +158,22 @@ impl PyCommunicator {
             self.check_own("all_gather", &outputs, &input)?;
             calls.push(Call::AllGatherList { input, outputs });
         }
-        self.submit(py, Call::Several(calls), timeout, is_async, pairs)
+        self.submit(Call::Several(calls), timeout, is_async, pairs)
     }
 
     /// Reduces all ranks' inputs and writes part r to the output of rank r: pairs `(output, input)`.
-    fn reduce_scatter(
-        &self,
-        py: Python<'_>,
-        pairs: &Bound<'_, PyAny>,
-        op: u8,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn reduce_scatter(&self, pairs: &Object<'_>, op: u8, timeout: i64, is_async: bool) -> Submitted {
         let op = TorchOp::new(op)?;
         let call = |(output, input): (View, View)| {
             self.check_parts("reduce_scatter_tensor", &input, &output)?;
             Ok(Call::ReduceScatter { input, output, operator: Operator::new(op, output.kind)? })
         };
         let calls: Result<Vec<Call>, Failure> = pairs_of(pairs)?.into_iter().map(call).collect();
-        self.submit(py, Call::Several(calls?), timeout, is_async, pairs)
+        self.submit(Call::Several(calls?), timeout, is_async, pairs)
     }
 
     /// Reduces all ranks' tensors r and writes the result to the output of rank r: pairs `(output, inputs)`.
-    fn reduce_scatter_list(
-        &self,
-        py: Python<'_>,
-        pairs: &Bound<'_, PyAny>,
-        op: u8,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn reduce_scatter_list(&self, pairs: &Object<'_>, op: u8, timeout: i64, is_async: bool) -> Submitted {
         let op = TorchOp::new(op)?;
         let mut calls = Vec::new();
         for pair in pairs.try_iter()? {
@@ -234,77 +185,47 @@ impl PyCommunicator {
             }
             calls.push(Call::ReduceScatterList { inputs, output, operator: Operator::new(op, output.kind)? });
         }
-        self.submit(py, Call::Several(calls), timeout, is_async, pairs)
+        self.submit(Call::Several(calls), timeout, is_async, pairs)
     }
 
     /// Sends part r of the input to rank r, and writes what rank r sends to part r of the output; parts are equally long.
-    fn all_to_all(
-        &self,
-        py: Python<'_>,
-        output: &Bound<'_, PyAny>,
-        input: &Bound<'_, PyAny>,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn all_to_all(&self, output: &Object<'_>, input: &Object<'_>, timeout: i64, is_async: bool) -> Submitted {
         let (to, from) = (View::new(output)?, View::new(input)?);
         same_kind("all_to_all_single", &to, &from)?;
-        let keep = (output, input).into_pyobject(py)?;
-        self.submit(py, Call::AllToAll { input: from, output: to }, timeout, is_async, keep.as_any())
+        let keep = (output, input).into_pyobject(output.py())?;
+        self.submit(Call::AllToAll { input: from, output: to }, timeout, is_async, keep.as_any())
     }
 
     /// Sends tensor r of the inputs to rank r, and writes what rank r sends to tensor r of the outputs; lengths may differ.
-    fn all_to_all_list(
-        &self,
-        py: Python<'_>,
-        outputs: &Bound<'_, PyAny>,
-        inputs: &Bound<'_, PyAny>,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
-        let keep = (outputs, inputs).into_pyobject(py)?;
+    fn all_to_all_list(&self, outputs: &Object<'_>, inputs: &Object<'_>, timeout: i64, is_async: bool) -> Submitted {
+        let keep = (outputs, inputs).into_pyobject(outputs.py())?;
         let (outputs, inputs) = (self.list("all_to_all", outputs)?, self.list("all_to_all", inputs)?);
-        self.submit(py, Call::AllToAllList { inputs, outputs }, timeout, is_async, keep.as_any())
+        self.submit(Call::AllToAllList { inputs, outputs }, timeout, is_async, keep.as_any())
     }
 
     /// Writes rank r's input to tensor r of the outputs of rank `root`; the others pass no outputs.
-    fn gather(
-        &self,
-        py: Python<'_>,
-        outputs: &Bound<'_, PyAny>,
-        input: &Bound<'_, PyAny>,
-        root: u32,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn gather(&self, outputs: &Object<'_>, input: &Object<'_>, root: u32, timeout: i64, is_async: bool) -> Submitted {
         let (to, from) = (self.on_root("gather", outputs, root)?, View::new(input)?);
         to.iter().try_for_each(|to| same_bytes("gather", to, &from))?;
-        let keep = (outputs, input).into_pyobject(py)?;
-        self.submit(py, Call::Gather { input: from, outputs: to, root }, timeout, is_async, keep.as_any())
+        let keep = (outputs, input).into_pyobject(outputs.py())?;
+        self.submit(Call::Gather { input: from, outputs: to, root }, timeout, is_async, keep.as_any())
     }
 
     /// Writes tensor r of the inputs of rank `root` to the output of rank r; the others pass no inputs.
-    fn scatter(
-        &self,
-        py: Python<'_>,
-        output: &Bound<'_, PyAny>,
-        inputs: &Bound<'_, PyAny>,
-        root: u32,
-        timeout: i64,
-        is_async: bool,
-    ) -> PyResult<Option<PyWork>> {
+    fn scatter(&self, output: &Object<'_>, inputs: &Object<'_>, root: u32, timeout: i64, is_async: bool) -> Submitted {
         let (to, from) = (View::new(output)?, self.on_root("scatter", inputs, root)?);
         from.iter().try_for_each(|from| same_bytes("scatter", from, &to))?;
-        let keep = (output, inputs).into_pyobject(py)?;
-        self.submit(py, Call::Scatter { inputs: from, output: to, root }, timeout, is_async, keep.as_any())
+        let keep = (output, inputs).into_pyobject(output.py())?;
+        self.submit(Call::Scatter { inputs: from, output: to, root }, timeout, is_async, keep.as_any())
     }
 
     /// Waits until all ranks have made this call.
-    fn barrier(&self, py: Python<'_>, timeout: i64, is_async: bool) -> PyResult<Option<PyWork>> {
-        self.submit(py, Call::Barrier, timeout, is_async, py.None().bind(py))
+    fn barrier(&self, py: Python<'_>, timeout: i64, is_async: bool) -> Submitted {
+        self.submit(Call::Barrier, timeout, is_async, py.None().bind(py))
     }
 
     /// Sends a tensor to rank `peer`, which receives it with the same tag.
-    fn send(&self, tensor: &Bound<'_, PyAny>, peer: u32, tag: i64) -> PyResult<PyWork> {
+    fn send(&self, tensor: &Object<'_>, peer: u32, tag: i64) -> PyResult<PyWork> {
         self.ranks.check_process("send")?;
         let view = View::new(tensor)?;
         let completion = self.ranks.point_to_point.send(view, peer, tag, tensor.clone().unbind())?;
@@ -312,7 +233,7 @@ impl PyCommunicator {
     }
 
     /// Receives a tensor from rank `peer`, from any rank if that is negative.
-    fn recv(&self, tensor: &Bound<'_, PyAny>, peer: i64, tag: i64) -> PyResult<PyWork> {
+    fn recv(&self, tensor: &Object<'_>, peer: i64, tag: i64) -> PyResult<PyWork> {
         self.ranks.check_process("recv")?;
         let view = View::new(tensor)?;
         let completion = self.ranks.point_to_point.recv(view, peer, tag, tensor.clone().unbind())?;
@@ -321,9 +242,9 @@ impl PyCommunicator {
 
     /// Makes sends and receives of tensors on a device together, enqueued on its current stream: tuples of whether this rank sends, the
     /// tensor, and the other rank.
-    fn transfer_on_device(&self, py: Python<'_>, transfers: Vec<(bool, Bound<'_, PyAny>, u32)>) -> PyResult<()> {
+    fn transfer_on_device(&self, py: Python<'_>, transfers: Vec<(bool, Object<'_>, u32)>) -> PyResult<()> {
         const NAME: &str = "send and recv on a device";
-        let view = |(is_sent, tensor, peer): (bool, Bound<'_, PyAny>, u32)| Ok((is_sent, View::new(&tensor)?, peer));
+        let view = |(is_sent, tensor, peer): (bool, Object<'_>, u32)| Ok((is_sent, View::new(&tensor)?, peer));
         let transfers: Vec<Transfer> = transfers.into_iter().map(view).collect::<PyResult<_>>()?;
         let Some(device) = transfers.first().and_then(|(_, view, _)| view.device) else {
             return Err(Failure::invalid(NAME, "expected tensors on a CUDA device, found none".into()).into());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mscclpp_exec::{Communicator, Error};
 use pyo3::prelude::*;
 
-use super::PyCommunicator;
+use super::{PyCommunicator, Submitted};
 use crate::call::Call;
 use crate::device::Devices;
 use crate::failure::Failure;
@@ -17,14 +17,9 @@ use crate::tensor::current_stream;
 use crate::work::{Completion, PyWork};
 
 impl PyCommunicator {
-    pub(super) fn submit(
-        &self,
-        py: Python<'_>,
-        call: Call,
-        timeout: i64,
-        is_async: bool,
-        keep: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<PyWork>> {
+    /// Makes or starts a call on the tensors in `keep`, which exist until it has ended.
+    pub(super) fn submit(&self, call: Call, timeout: i64, is_async: bool, keep: &Bound<'_, PyAny>) -> Submitted {
+        let py = keep.py();
         let timeout = self.ranks.timeout(timeout);
         self.ranks.num_calls.fetch_add(1, Relaxed);
         let name = call.name();

@@ -320,6 +320,18 @@ def future_has_the_list_of_tensors():
         equal(work.get_future().wait()[0], total(of_all(100, torch.float32), torch.add).reshape(10, 10).t())
 
 
+@own_test
+def functions_of_futures_make_calls_and_wait_for_them():
+    def scaled_by_a_call(future):
+        factor = dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()[0]
+        dist.barrier()
+        return future.value()[0] * factor
+
+    work = dist.all_reduce(values(RANK, 100), async_op=True)
+    scaled = work.get_future().then(scaled_by_a_call).wait()
+    equal(scaled, total(of_all(100, torch.float32), torch.add) * SIZE)
+
+
 @test
 def objects_of_any_kind():
     objects = [None] * SIZE

@@ -76,6 +76,17 @@ def ddp_with_a_communication_hook_and_without_synchronization():
 
 
 @test
+def ddp_with_power_sgd_whose_functions_make_calls():
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+
+    net = nn.parallel.DistributedDataParallel(model())
+    net.register_comm_hook(PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=1), powerSGD_hook)
+    train(net)
+    same_on_all_ranks(flat(net))
+    report("ddp power sgd", flat(net))
+
+
+@test
 def fsdp2():
     from torch.distributed.fsdp import fully_shard
 
