@@ -119,7 +119,7 @@ impl OnStream<'_> {
         self.call_in_place(Arguments::of(CollectiveKind::Broadcast).root(root), buffer)
     }
 
-    /// Writes the root's input to everybody's output. All ranks give both, of one length; only the root's input is read.
+    /// Writes the root's input to the output of every rank. All ranks pass both, of one length; only the root's input is read.
     ///
     /// # Errors
     /// See [`OnStream`].
@@ -147,8 +147,8 @@ impl OnStream<'_> {
         self.call_in_place(Arguments::of(CollectiveKind::Reduce).op(op).root(root), buffer)
     }
 
-    /// Writes the reduction of all ranks' inputs to the root's output. All ranks give both, of one length; the others'
-    /// outputs keep their values.
+    /// Writes the reduction of all ranks' inputs to the root's output. All ranks pass both, of one length; the outputs of
+    /// the other ranks keep their values.
     ///
     /// # Errors
     /// See [`OnStream`].
