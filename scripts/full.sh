@@ -54,8 +54,8 @@ part() {
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::
         MSCCLPP_FAULT_ROUNDS=200 MSCCLPP_CAUSE_ROUNDS=1000 tests mscclpp-exec --test faults --
         MSCCLPP_CAUSE_ROUNDS=8800 tests mscclpp-exec --test soak -- --include-ignored
-        MSCCLPP_NCCL_FAULT_ROUNDS=200 MSCCLPP_NCCL_DIVISION_ROUNDS=1000 \
-            tests mscclpp-dev --test nccl -- faults_in_random_calls random_divisions
+        MSCCLPP_NCCL_FAULT_ROUNDS=200 tests mscclpp-dev --test nccl -- faults_in_random_calls
+        MSCCLPP_NCCL_DIVISION_ROUNDS=1000 tests mscclpp-dev --test nccl -- random_divisions
         ;;
     transport)
         MSCCLPP_SOAK=20 tests mscclpp-exec --lib -- process::wire transport::

@@ -35,6 +35,19 @@ const OF_FOUR_RANKS: [&str; 3] = ["exchanges", "groups", "fsdp"];
 const OF_OWN_BACKEND: [(&str, usize); 7] =
     [("reductions", 12), ("gathers", 8), ("exchanges", 7), ("groups", 8), ("ddp", 4), ("fsdp", 4), ("graphs", 3)];
 
+/// Variables of PyTorch's backends that jobs set, each with another value than its default.
+const VARIABLES: [(&str, &str); 9] = [
+    ("TORCH_DIST_USE_NCCL2", "0"),
+    ("TORCH_NCCL_BLOCKING_WAIT", "1"),
+    ("TORCH_NCCL_USE_COMM_NONBLOCKING", "1"),
+    ("TORCH_NCCL_HIGH_PRIORITY", "1"),
+    ("TORCH_NCCL_ENABLE_MONITORING", "0"),
+    ("TORCH_NCCL_AVOID_RECORD_STREAMS", "1"),
+    ("TORCH_NCCL_CUDA_EVENT_CACHE", "0"),
+    ("TORCH_NCCL_ENABLE_TIMING", "1"),
+    ("NCCL_DEBUG", "INFO"),
+];
+
 pub(crate) fn tests(clients_are_missing: bool) -> Vec<Trial> {
     VERSIONS.iter().flat_map(|(version, backends)| of_version(version, backends, clients_are_missing)).collect()
 }
@@ -67,6 +80,9 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
             trials.push(Trial::test(name, move || run_on_own_backend(&python, job, tests, ranks)));
         }
     }
+    let name = format!("pytorch_{version}_groups_under_variables_of_its_backends_equal_those_of_the_cpu");
+    let under_variables = python.clone();
+    trials.push(Trial::test(name, move || run_job(&under_variables, "groups", 8, 2, &VARIABLES)));
     let name = format!("pytorch_{version}_finds_all_functions_of_the_runtime");
     let of_runtime = python.clone();
     trials.push(Trial::test(name, move || all_functions_are_defined(&of_runtime)));
