@@ -55,6 +55,7 @@ impl<T> Table<T> {
     }
 
     /// Returns the kept entries, mutably.
+    #[cfg(feature = "process")]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.run.iter_mut().chain(self.others.iter_mut().map(|(_, entry)| entry))
     }
@@ -75,6 +76,7 @@ impl<T> Table<T> {
     }
 }
 
+#[cfg(feature = "process")]
 impl<T: Copy> Table<T> {
     /// Drops the entries of a complete table that are not in `run` and not in `others`, whose indices ascend.
     pub(crate) fn retain(&mut self, run: Range<usize>, others: impl Iterator<Item = usize>) {
