@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use super::fifo::Fifo;
 use super::program::ResolvedPlan;
+use super::table::Table;
 #[cfg(feature = "process")]
 use crate::shm::SharedCacheLines;
 
@@ -12,7 +13,7 @@ use crate::shm::SharedCacheLines;
 pub(crate) struct Counters {
     inbound: Inbound,
     /// Per channel: number of waits that were started.
-    pub(crate) expected: Box<[AtomicU64]>,
+    pub(crate) expected: Table<AtomicU64>,
     /// Value of each semaphore.
     pub(crate) semaphores: Box<[AtomicI64]>,
     /// Arrivals at each barrier, over all launches.
@@ -56,7 +57,7 @@ impl Counters {
     fn with_inbound(program: &ResolvedPlan, inbound: Inbound) -> Self {
         let counters = Self {
             inbound,
-            expected: zeros(program.channels.len()),
+            expected: program.channels.map(|_| AtomicU64::new(0)),
             semaphores: program.semaphores.iter().map(|_| AtomicI64::new(0)).collect(),
             barriers: zeros(program.barriers.len()),
             fifos: program.proxies.iter().map(|_| Fifo::new()).collect(),

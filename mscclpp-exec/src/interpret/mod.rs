@@ -21,8 +21,11 @@ mod reduce;
 mod remote;
 pub(crate) mod report;
 mod resolve;
+#[cfg(feature = "process")]
+mod retain;
 mod state;
 mod sync;
+mod table;
 
 pub(crate) use counters::Counters;
 pub(crate) use data::copy;

@@ -3,6 +3,7 @@
 use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_core::types::{ChannelKind, ReduceOp};
 
+use super::table::Table;
 use crate::error::path;
 use crate::layout::Shape;
 
@@ -24,11 +25,11 @@ pub(crate) struct ResolvedPlan {
     pub(crate) windowed_scratch: Option<u64>,
     /// Thread blocks that have operations, by rank and block.
     pub(crate) agents: Vec<Block>,
-    pub(crate) instrs: Vec<Instr>,
+    pub(crate) instrs: Table<Instr>,
     pub(crate) operands: Vec<Operand>,
     /// Channels, semaphores and barriers of instructions, as indices into the following tables.
     pub(crate) ids: Vec<u32>,
-    pub(crate) channels: Vec<Channel>,
+    pub(crate) channels: Table<Channel>,
     pub(crate) semaphores: Vec<Semaphore>,
     pub(crate) barriers: Vec<Barrier>,
     /// Ranks that use port channels, in ascending order: each has a proxy.

@@ -259,7 +259,7 @@ pub(crate) fn insert_launch_barriers(
         code.end = writer.instrs.len() as u32;
         program.agents.push(code);
     }
-    (program.instrs, program.ids, program.loops) = (writer.instrs, writer.ids, loops);
+    (program.instrs, program.ids, program.loops) = (writer.instrs.into(), writer.ids, loops);
     let begins = if at_begin { vec![Vec::new(); channels_of.len()] } else { channels_of };
     LaunchBarriers { marks, begins, signals: 1 + u64::from(at_end) }
 }
@@ -401,7 +401,7 @@ mod tests {
             let all = program.instrs.iter().filter(|instr| is_one(instr.action));
             all.flat_map(|instr| program.ids(instr)).filter(|id| **id == number).count()
         };
-        for (number, channel) in (0..).zip(&program.channels).skip(before.channels.len()) {
+        for (number, channel) in (0..).zip(program.channels.iter()).skip(before.channels.len()) {
             let pair = &program.channels[channel.pair as usize];
             assert_eq!((pair.pair, pair.rank, pair.peer), (number, channel.peer, channel.rank));
             if marks.iter().flatten().flatten().any(|&mark| mark == number) {

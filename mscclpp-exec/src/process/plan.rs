@@ -10,14 +10,18 @@ use mscclpp_core::plan::Plan;
 
 use super::nodes::sends;
 use super::plan_memory::PlanMemory;
-use crate::interpret::{AgentState, Counters, ResolvedPlan, Space};
+use crate::error::Error;
+use crate::interpret::{AgentState, Counters, Operand, ResolvedPlan, Space, resolve};
 use crate::passes::RankSchedule;
 use crate::passes::place_in_caller_memory::Placement;
 use crate::shm::SharedCacheLines;
 
 /// State of a prepared plan. Launches of all message sizes share it, one at a time.
 pub(super) struct PlanState {
+    /// The resolved plan, without what only other ranks need.
     pub(super) program: ResolvedPlan,
+    /// Node of each rank.
+    nodes: Box<[u32]>,
     pub(super) placement: Placement,
     pub(super) counters: Counters,
     /// After the lines of the channels, one line per thread block of any rank: its position, which ranks that wait long
@@ -42,6 +46,8 @@ pub(super) struct PlanState {
     /// By thread block of this rank: its last instruction for which the proxy sends anything.
     pub(super) last_send: Vec<Option<u32>>,
     pub(super) rank: u32,
+    /// Whether an operation reads this rank's plain scratch.
+    reads_scratch: bool,
     /// Result of [`may_be_late`](Self::may_be_late) for scratch.
     late_scratch: OnceLock<bool>,
     /// Whether peers only read this rank's buffers, and nothing else of this rank must stay valid until they have
@@ -71,7 +77,11 @@ impl PlanState {
     ) -> Self {
         let remote = sends(&program, nodes);
         let schedule = RankSchedule::new(program, rank, nodes);
-        let RankSchedule { program, agents, placement, awaited, finishes, last_peer_access, is_read_only } = schedule;
+        let RankSchedule { mut program, agents, placement, awaited, finishes, last_peer_access, is_read_only } =
+            schedule;
+        let reads = |src: &Operand| src.rank == rank && src.space == Space::Scratch;
+        let reads_scratch = program.instrs.iter().any(|instr| program.srcs(instr).iter().any(reads));
+        program.retain_rank(rank);
         let local_ranks = |of: &[bool]| {
             (0..locals.len())
                 .filter(|&local_rank| locals[local_rank] != rank && of[locals[local_rank] as usize])
@@ -88,6 +98,8 @@ impl PlanState {
             sends_to: remote.iter().filter(|(from, _)| *from == rank).map(|&(_, to)| to).collect(),
             receives_from: remote.iter().filter(|(_, to)| *to == rank).map(|&(from, _)| from).collect(),
             rank,
+            nodes: nodes.into(),
+            reads_scratch,
             late_scratch: OnceLock::new(),
             awaited: local_ranks(&awaited),
             finishes: local_ranks(&finishes),
@@ -123,18 +135,21 @@ impl PlanState {
     /// have read the earlier contents.
     #[cold]
     pub(super) fn may_be_late(&self, space: Space) -> bool {
-        let reads = || {
-            let program = &self.program;
-            let instrs = program.agents.iter().flat_map(|code| &program.instrs[code.start as usize..code.end as usize]);
-            let mut srcs = instrs.flat_map(|instr| program.srcs(instr));
-            srcs.any(|src| src.rank == self.rank && src.space == Space::Scratch)
-        };
         let is_proved = || launch_boundaries(&self.program.plan.tree()) != LaunchBoundaries::default();
         match space {
             Space::Packets => true,
-            Space::Scratch => *self.late_scratch.get_or_init(|| !reads() || is_proved()),
+            Space::Scratch => *self.late_scratch.get_or_init(|| !self.reads_scratch || is_proved()),
             _ => false,
         }
+    }
+
+    /// Returns the resolved plan with the operations of all ranks, for reports.
+    ///
+    /// # Errors
+    /// As [`resolve`]: none, because the plan was resolved before.
+    #[cold]
+    pub(super) fn of_all_ranks(&self) -> Result<ResolvedPlan, Error> {
+        Ok(RankSchedule::new(resolve(&self.program.plan)?, self.rank, &self.nodes).program)
     }
 
     pub(super) fn is_of(&self, plan: &Plan) -> bool {

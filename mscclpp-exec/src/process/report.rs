@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::launch_loop::{LaunchLoop, launch};
 use crate::error::{Error, LaunchAborted, Stall};
-use crate::interpret::AgentState;
+use crate::interpret::{AgentState, Block, Launch, ResolvedPlan};
 use mscclpp_bootstrap as bootstrap;
 
 impl LaunchLoop<'_> {
@@ -46,9 +46,8 @@ impl LaunchLoop<'_> {
     }
 
     /// Returns the position of a peer's thread block, if its rank has reported it.
-    fn position(&self, agent: u32) -> Option<AgentState> {
+    fn position(&self, program: &ResolvedPlan, agent: u32) -> Option<AgentState> {
         let mut state = self.context.position(agent as usize, self.number)?;
-        let program = &self.context.program;
         let header = state.loop_start.checked_sub(1).and_then(|at| program.instrs.get(at as usize));
         if let Some(header) = header.filter(|_| state.loop_end != 0) {
             state.unit = self.params.layout.window(header.unit);
@@ -59,11 +58,15 @@ impl LaunchLoop<'_> {
     fn stall(&self, peer_buffers_blocked: bool) -> Stall {
         let (mut waiting, mut others) = (Vec::new(), Vec::new());
         let own = self.session.rank();
-        for (agent, code) in (0..).zip(&self.context.program.agents) {
+        let all = self.context.of_all_ranks();
+        let program = all.as_ref().unwrap_or(&self.context.program);
+        // Without the operations of the other ranks, the report names those of this rank.
+        let is_known = |code: &Block| all.is_ok() || code.rank == own;
+        for (agent, code) in (0..).zip(&program.agents).filter(|(_, code)| is_known(code)) {
             let known = if code.rank == own {
                 Some(self.states[agent as usize - self.context.agents.start])
             } else {
-                self.position(agent)
+                self.position(program, agent)
             };
             let local_rank = self.session.locals.iter().position(|&rank| rank == code.rank);
             match known {
@@ -76,10 +79,10 @@ impl LaunchLoop<'_> {
             }
         }
         // This rank's thread blocks first.
-        waiting.sort_by_key(|&(agent, _)| self.context.program.agents[agent as usize].rank != own);
+        waiting.sort_by_key(|&(agent, _)| program.agents[agent as usize].rank != own);
         let not_started: Vec<u32> = self.not_started().collect();
         let launch = launch(self.context, self.params, self.views, self.number, self.epoch, peer_buffers_blocked);
-        let mut stall = launch.stall(&waiting, &others, &not_started);
+        let mut stall = Launch { program, ..launch }.stall(&waiting, &others, &not_started);
         stall.launch = self.session.launches;
         stall
     }

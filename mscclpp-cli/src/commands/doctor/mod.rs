@@ -4,6 +4,7 @@ mod drivers;
 mod finding;
 mod group;
 mod limits;
+mod locality;
 mod memory;
 mod nccl;
 mod network;
@@ -38,7 +39,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
             memory::findings(),
             limits::findings(),
             network::findings(),
-            vec![ucx::finding()],
+            vec![locality::finding(), ucx::finding()],
             drivers::findings(),
         ]
         .concat(),

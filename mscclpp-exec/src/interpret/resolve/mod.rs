@@ -40,10 +40,10 @@ pub(crate) fn resolve(plan: &Plan) -> Result<ResolvedPlan, Error> {
             plain_scratch: false,
             windowed_scratch: Some(0),
             agents: Vec::new(),
-            instrs: Vec::new(),
+            instrs: Vec::new().into(),
             operands: Vec::new(),
             ids: Vec::new(),
-            channels: Vec::new(),
+            channels: Vec::new().into(),
             semaphores: Vec::new(),
             barriers: Vec::new(),
             proxies: Vec::new(),
@@ -61,7 +61,7 @@ pub(crate) fn resolve(plan: &Plan) -> Result<ResolvedPlan, Error> {
     program.reductions = reductions(lowering.reductions).ok_or_else(|| {
         whole("`avg` together with other reductions, whose results the final division would also divide".into())
     })?;
-    pair_channels(&mut program.channels);
+    pair_channels(program.channels.as_mut_slice());
     Ok(program)
 }
 

@@ -31,7 +31,7 @@ fn edit(program: &mut ResolvedPlan, mut edit: impl FnMut(u32, u32, &mut Vec<Inst
         instrs.append(&mut own);
         code.end = instrs.len() as u32;
     }
-    program.instrs = instrs;
+    program.instrs = instrs.into();
 }
 
 fn compile(name: &str, ranks: u32) -> PlanTree {
