@@ -16,7 +16,7 @@ const SKIPPED: usize = 2;
 const CONTENDERS: [&str; 3] = ["automatic", "forced once", "forced before each call"];
 
 fn main() {
-    let [first, second] = <[_; 2]>::try_from(Communicator::local(2).expect("a communicator")).ok().expect("two ranks");
+    let [first, second] = <[_; 2]>::try_from(Communicator::local(2).expect("a communicator")).expect("two ranks");
     std::thread::scope(|scope| {
         scope.spawn(|| measure(&first));
         measure(&second);
