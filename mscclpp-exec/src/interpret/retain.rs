@@ -1,12 +1,14 @@
 //! Drops the parts of a resolved plan that a rank does not need: what it keeps grows with the operations of the rank and those
 //! that write to it from other nodes, not with those of all ranks.
 
+use std::collections::BTreeSet;
+
 use super::program::{Instr, ResolvedPlan};
 
 impl ResolvedPlan {
     /// Drops what `rank` needs neither to execute its operations nor to receive data: of the instructions it keeps the rank's,
     /// those whose proxies may write to the rank's memory, and one loop of each shape, whose number of iterations every rank
-    /// checks; of the channels and proxies, the rank's.
+    /// checks; of the channels, the rank's and those of these instructions; of the proxies, the rank's.
     ///
     /// Indices of instructions and channels do not change. Thread blocks of other ranks are kept without their instructions.
     pub(crate) fn retain_rank(&mut self, rank: u32) {
@@ -26,11 +28,14 @@ impl ResolvedPlan {
             |instr: &Instr| instr.action.is_port_send() && self.dsts(instr).iter().any(|dst| dst.rank == rank);
         let others = self.instrs.indexed().filter(|&(at, instr)| self.loops.contains(&(at as u32)) || arrives(instr));
         let others: Vec<usize> = others.map(|(at, _)| at).collect();
+        // Reports name the channels by which data arrives.
+        let arriving = self.instrs.iter().filter(|instr| arrives(instr)).flat_map(|instr| self.ids(instr));
+        let arriving: BTreeSet<usize> = arriving.map(|&channel| channel as usize).collect();
         self.instrs.retain(start..end.max(start), others.into_iter());
 
         let first = self.channels.iter().position(|channel| channel.rank == rank).unwrap_or_default();
         let own = self.channels.iter().filter(|channel| channel.rank == rank).count();
-        self.channels.retain(first..first + own, std::iter::empty());
+        self.channels.retain(first..first + own, arriving.into_iter());
 
         for code in self.agents.iter_mut().filter(|code| code.rank == rank) {
             code.proxy = 0;
@@ -102,9 +107,20 @@ mod tests {
                     assert_eq!(plan.srcs(found), whole.srcs(expected), "{name}");
                     assert_eq!(plan.dsts(found), whole.dsts(expected), "{name}");
                     assert_eq!(plan.ids(found), whole.ids(expected), "{name}");
+                    if found.action.is_port_send() {
+                        let id =
+                            |plan: &ResolvedPlan, id: u32| plan.channels.get(id as usize).map(|channel| channel.id);
+                        let ids =
+                            |of: &ResolvedPlan| whole.ids(expected).iter().map(|&at| id(of, at)).collect::<Vec<_>>();
+                        assert_eq!(ids(&plan), ids(&whole), "{name}: the channels of data that arrives");
+                    }
                 }
                 for (at, channel) in plan.channels.indexed() {
-                    assert_eq!((channel.rank, channel.pair), (rank, whole.channels[at].pair), "{name}");
+                    assert_eq!(
+                        (channel.rank, channel.pair),
+                        (whole.channels[at].rank, whole.channels[at].pair),
+                        "{name}"
+                    );
                 }
             }
         }
