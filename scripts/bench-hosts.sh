@@ -57,11 +57,24 @@ for host in a b; do
     [ -z "${RATE:-}" ] || ip netns exec "$host" tc qdisc add dev cable root tbf rate "$RATE" burst 256kb latency 50ms
 done
 
+# Each host has its half of the processors, for all contenders: Open MPI would bind the ranks of both hosts to the first one.
+half=$(($(nproc) / 2))
+if [ "$half" -gt 0 ]; then
+    declare -A processors=([a]=0-$((half - 1)) [b]=$half-$(($(nproc) - 1)))
+else
+    declare -A processors=([a]=0 [b]=0)
+fi
+
+# on HOST COMMAND...
+on() {
+    taskset -c "${processors[$1]}" ip netns exec "$@"
+}
+
 # Open MPI starts its daemon on the other host by this program instead of ssh.
-cat >"$work/agent" <<'AGENT'
+cat >"$work/agent" <<AGENT
 #!/bin/sh
 shift
-exec ip netns exec b unshare -u sh -c "hostname host-b; $*"
+exec taskset -c ${processors[b]} ip netns exec b unshare -u sh -c "hostname host-b; \$*"
 AGENT
 chmod +x "$work/agent"
 mpicc -O3 -o "$work/bench-hosts" scripts/bench-hosts.c
@@ -76,7 +89,7 @@ ours() {
     local node host=(a b) pids=() pid options=(-b "$begin" -e "$end" -f "$factor" --json)
     [ -z "$iterations" ] || options+=(-n "$iterations" -w 2)
     for node in 1 0; do
-        MSCCLPP_TRANSPORT=$1 MSCCLPP_HOST_ID=${host[node]} ip netns exec "${host[node]}" "$program" launch -n "$per" --nodes 2 \
+        MSCCLPP_TRANSPORT=$1 MSCCLPP_HOST_ID=${host[node]} on "${host[node]}" "$program" launch -n "$per" --nodes 2 \
             --node "$node" --address "10.78.0.1:$PORT" --no-prefix -- "$program" bench "$2" "${options[@]}" \
             >"$work/json.$node" 2>"$work/log.$node" &
         pids+=($!)
@@ -97,7 +110,7 @@ ours() {
 openmpi() {
     local name=$1 collective=$2
     shift 2
-    ip netns exec a unshare -u sh -c 'hostname host-a; exec "$@"' sh mpirun --allow-run-as-root --oversubscribe \
+    on a unshare -u sh -c 'hostname host-a; exec "$@"' sh mpirun --allow-run-as-root --oversubscribe --bind-to none \
         --mca plm_rsh_agent "$work/agent" --mca oob_tcp_if_include cable --mca mpi_yield_when_idle 0 \
         --host "10.78.0.1:$per,10.78.0.2:$per" -np $((2 * per)) "$@" \
         "$work/bench-hosts" "$collective" "$begin" "$end" "$factor" $SECONDS_PER_SIZE $iterations >"$work/mpi" 2>"$work/log" || {
