@@ -1,7 +1,7 @@
 //! What the environment states of new communicators: plans of the user, and the real NCCL to which calls are forwarded.
 
 use mscclpp_exec::Communicator;
-use mscclpp_exec::select::LaunchLimits;
+use mscclpp_exec::select::{LaunchLimits, Registry};
 
 use super::{Comm, lock};
 use crate::entry::Result;
@@ -10,12 +10,12 @@ use crate::profiler::Profiler;
 use crate::selection;
 
 /// Compares what the environments of all ranks state, adds the user's plans, creates the communicator of the real NCCL, and
-/// tells a profiler plugin of the new one. A call of all ranks.
+/// tells a profiler plugin of the new one. A call of all ranks, of which some may come from a parent: a grown one has new ranks.
 ///
 /// # Errors
 /// On the ranks where it occurs, why a library or a plan cannot be used; on the others, and where environments differ, the
 /// first difference; those of the real NCCL, on all ranks.
-pub(super) fn configure(comm: &Comm, communicator: &Communicator) -> Result<()> {
+pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bool) -> Result<()> {
     let (library, plans) = (forward::library(), selection::from_env());
     let of_library = match library {
         None => "none".to_owned(),
@@ -34,10 +34,7 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator) -> Result<()> 
     let library = library.map(|library| library.as_ref().map_err(Clone::clone)).transpose()?;
     let plans = plans.as_ref().map_err(Clone::clone)?;
     compared?;
-    if let Some(registry) = plans {
-        communicator.set_registry(registry.clone())?;
-    }
-    limit_blocks(comm, communicator)?;
+    set_registry(comm, communicator, plans.as_ref(), has_parent)?;
     if let Some(library) = library {
         // The communicator is new, so that there is none yet.
         let _ = comm.nested.set(Nested::new(library, communicator, &comm.device)?);
@@ -50,16 +47,22 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator) -> Result<()> 
     Ok(())
 }
 
-/// Limits the thread blocks of calls to the smallest number that a rank states as `maxCTAs`, as NCCL does. A call of all ranks.
-fn limit_blocks(comm: &Comm, communicator: &Communicator) -> Result<()> {
-    let own = comm.config.max_blocks.unwrap_or(u32::MAX);
-    let all = communicator.bootstrap().all_gather(&own.to_le_bytes())?;
-    let limits = all.iter().filter_map(|limit| limit.as_slice().try_into().ok()).map(u32::from_le_bytes);
-    if let Some(max_blocks) = limits.min().filter(|limit| *limit < u32::MAX) {
-        communicator.configure(|registry| {
-            let limits = LaunchLimits { max_blocks: Some(max_blocks), ..registry.launch_limits() };
-            registry.set_launch_limits(limits);
-        })?;
+/// Sets the registry: the user's plans, and as limit of thread blocks the smallest number that a rank states as `maxCTAs`, as NCCL
+/// does. A call of all ranks.
+fn set_registry(comm: &Comm, communicator: &Communicator, plans: Option<&Registry>, has_parent: bool) -> Result<()> {
+    let own = [comm.config.max_blocks.unwrap_or(u32::MAX).to_le_bytes(), u32::from(has_parent).to_le_bytes()].concat();
+    let all = communicator.bootstrap().all_gather(&own)?;
+    let number = |of_rank: &[u8], at: usize| of_rank.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let max_blocks = all.iter().filter_map(|of_rank| number(of_rank, 0)).min().filter(|limit| *limit < u32::MAX);
+    // Ranks with a parent have its registry, with its limit, and new ones have none.
+    let differ = all.iter().any(|of_rank| number(of_rank, 4) != Some(0));
+    if plans.is_none() && max_blocks.is_none() && !differ {
+        return Ok(());
     }
-    Ok(())
+    let mut registry = match plans {
+        Some(plans) => plans.clone(),
+        None => Registry::from_env().map_err(mscclpp_exec::Error::from)?,
+    };
+    registry.set_launch_limits(LaunchLimits { max_blocks, ..LaunchLimits::default() });
+    Ok(communicator.set_registry(registry)?)
 }

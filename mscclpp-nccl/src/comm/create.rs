@@ -124,7 +124,8 @@ pub(super) unsafe fn create(
         let starting = Starting(Arc::clone(&comm));
         move || {
             let comm = &starting.0;
-            let created = create().and_then(|communicator| configure(comm, &communicator).map(|()| communicator));
+            let created = create()
+                .and_then(|communicator| configure(comm, &communicator, parent.is_some()).map(|()| communicator));
             if let Some(divided) = &divided {
                 leave_division(divided);
             }
@@ -250,7 +251,7 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
     let starts = created.iter().zip(locals).map(|(comm, communicator)| {
         let comm = Arc::clone(comm);
         let run = move || {
-            let configured = configure(&comm, &communicator);
+            let configured = configure(&comm, &communicator, false);
             comm.started(configured.map(|()| communicator))
         };
         Start { parent: None, is_nonblocking: false, run: Box::new(run) }
