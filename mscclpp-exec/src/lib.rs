@@ -87,6 +87,8 @@ pub use communicator::{AllToAllVOutput, Communicator, Group, Pending};
 pub use communicator::{LaunchedCall, OnStream};
 pub use dtype::{DataType, E4m3, E4m3B15, E5m2, Element, ParseDataTypeError};
 pub use error::Error;
+#[doc(hidden)]
+pub use half as __half;
 pub use message::{Message, PacketType};
 pub use numeric::AccumType;
 pub use system::{AvailableMemory, ControlGroup, ExceededLimit, SystemLimit, available_memory};

@@ -8,14 +8,13 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
 use mscclpp_exec::select::{Choice, Config as Launch, Request};
-use mscclpp_exec::{Communicator, DataType, Element, Error};
+use mscclpp_exec::{Communicator, DataType, Element, Error, with_type};
 
 use crate::abi::{self, Handle, StreamHandle};
 use crate::comm::transfer::{self, Transfer};
 use crate::comm::{Comm, Identity, Memory, Operator, Scalar, scale};
 use crate::config::CallConfig;
 use crate::decision;
-use crate::element::with_type;
 use crate::entry::{Failure, Result};
 use crate::forward::{self, Forwarded, RULES_VARIABLE};
 use crate::kind::Kind;

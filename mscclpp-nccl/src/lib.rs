@@ -22,7 +22,6 @@ mod comm;
 mod config;
 mod debug;
 mod decision;
-mod element;
 mod entry;
 mod failure;
 mod forward;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use mscclpp_exec::cuda::{Device, DeviceVec, DeviceView, DeviceViewMut, Stream};
-use mscclpp_exec::{Communicator, DataType, Element, Error, Group, OnStream};
+use mscclpp_exec::{Communicator, DataType, Element, Error, Group, OnStream, with_type};
 
-use crate::call::{Call, with_type};
+use crate::call::Call;
 use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::tensor::View;

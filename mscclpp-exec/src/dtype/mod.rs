@@ -1,6 +1,7 @@
 //! Data types of messages.
 
 mod fp8;
+mod with_type;
 
 pub(crate) use fp8::to_odd;
 pub use fp8::{E4m3, E4m3B15, E5m2};

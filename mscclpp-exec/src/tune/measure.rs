@@ -16,21 +16,14 @@ use crate::error::Error;
 use crate::process::SharedBuffer;
 use crate::select::Request;
 use crate::verify::PeriodicInputs;
+use crate::with_type;
 
 /// Measures a request, whose ranks and nodes are the communicator's. A collective call of all ranks.
 ///
 /// # Errors
 /// Those of the call itself.
 pub fn measure(comm: &Communicator, request: &Request, measuring: MeasureOptions) -> Result<Measurement, Error> {
-    macro_rules! typed {
-        ($($name:ident: $type:ty),*) => { match request.dtype { $(
-            DataType::$name => measure_call(comm, &mut RequestedCall::<$type>::new(comm, *request)?, measuring),
-        )* } };
-    }
-    typed!(
-        I8: i8, U8: u8, I32: i32, U32: u32, I64: i64, U64: u64, F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
-        F8E4M3: crate::dtype::E4m3, F8E5M2: crate::dtype::E5m2, F8E4M3B15: crate::dtype::E4m3B15
-    )
+    with_type!(request.dtype, T => measure_call(comm, &mut RequestedCall::<T>::new(comm, *request)?, measuring))
 }
 
 /// Elements, registered or not.

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use mscclpp_bootstrap::place;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::{Communicator, DataType, Error, Group};
+use mscclpp_exec::{Communicator, DataType, Error, Group, with_type};
 
 use super::{Comm, Memory};
-use crate::element::with_type;
 use crate::entry::Result;
 
 /// A send to another rank, or a receive from one.

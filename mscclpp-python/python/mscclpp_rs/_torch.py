@@ -507,6 +507,7 @@ def _join(store: Any, rank: int, size: int, timeout: timedelta, name: str) -> Ba
     else:
         unique_id = store.get(_KEY).decode()
         native = _native.Communicator.join(unique_id, rank, size, milliseconds)
+    # No rank may leave this group and read the key for the next one before it is deleted.
     native.barrier(-1, False)
     backend = Backend(native, timeout)
     _BY_GROUP[name] = backend

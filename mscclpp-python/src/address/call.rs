@@ -3,11 +3,10 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::{Communicator, DataType, Element, Error};
+use mscclpp_exec::{Communicator, DataType, Element, Error, with_type};
 
 use super::memory::Memory;
 use super::target::Target;
-use crate::call::with_type;
 use crate::failure::Failure;
 
 /// Makes a call of a communicator, or of one on a stream, which have methods of the same names.

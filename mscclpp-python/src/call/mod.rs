@@ -4,7 +4,7 @@ mod memory;
 mod moves;
 mod reductions;
 
-use mscclpp_exec::{Communicator, DataType};
+use mscclpp_exec::{Communicator, with_type};
 
 pub(crate) use self::memory::Staging;
 use self::memory::{concatenate, divide, read, written};
@@ -13,35 +13,6 @@ use self::reductions::{all_reduce, all_reduce_list, reduce, reduce_scatter, redu
 use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::tensor::View;
-
-/// Runs an expression for the element type of a data type.
-macro_rules! with_type {
-    ($dtype:expr, $name:ident => $run:expr) => {{
-        macro_rules! run {
-            ($type:ty) => {{
-                type $name = $type;
-                $run
-            }};
-        }
-        match $dtype {
-            DataType::I8 => run!(i8),
-            DataType::U8 => run!(u8),
-            DataType::I32 => run!(i32),
-            DataType::U32 => run!(u32),
-            DataType::I64 => run!(i64),
-            DataType::U64 => run!(u64),
-            DataType::F16 => run!(half::f16),
-            DataType::BF16 => run!(half::bf16),
-            DataType::F32 => run!(f32),
-            DataType::F64 => run!(f64),
-            DataType::F8E4M3 => run!(mscclpp_exec::E4m3),
-            DataType::F8E5M2 => run!(mscclpp_exec::E5m2),
-            DataType::F8E4M3B15 => run!(mscclpp_exec::E4m3B15),
-        }
-    }};
-}
-
-pub(crate) use with_type;
 
 /// A collective call on tensors, which exist until it has ended. Lists have a tensor per rank.
 #[derive(Debug)]

@@ -1,9 +1,8 @@
 //! Calls that move data without changing it.
 
-use mscclpp_exec::{Communicator, DataType};
+use mscclpp_exec::{Communicator, with_type};
 
 use super::memory::{Staging, concatenate, divide, read, written};
-use super::with_type;
 use crate::failure::Failure;
 use crate::tensor::View;
 

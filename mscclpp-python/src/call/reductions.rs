@@ -1,9 +1,8 @@
 //! Calls that reduce.
 
-use mscclpp_exec::{Communicator, DataType, Error};
+use mscclpp_exec::{Communicator, Error, with_type};
 
 use super::memory::{Staging, concatenate, divide, read, written};
-use super::with_type;
 use crate::failure::Failure;
 use crate::fold::fold;
 use crate::gloo_order;

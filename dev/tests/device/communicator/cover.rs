@@ -11,7 +11,7 @@ use mscclpp_core::collective::CollectiveKind::{
 };
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Device;
-use mscclpp_exec::{Communicator, DataType, E4m3, E4m3B15, E5m2};
+use mscclpp_exec::{Communicator, DataType, with_type};
 
 use super::cases::{Case, Home, Small, call};
 use super::{each_on, group_options};
@@ -111,21 +111,7 @@ fn calls(comm: &Communicator, device: &Device, world: usize, seed: u64) -> Resul
             each => each,
         };
         let (home, in_place) = (HOMES[home], in_place == 1);
-        match DataType::ALL[dtype] {
-            DataType::I8 => typed::<i8>(comm, device, case, each, home, in_place),
-            DataType::U8 => typed::<u8>(comm, device, case, each, home, in_place),
-            DataType::I32 => typed::<i32>(comm, device, case, each, home, in_place),
-            DataType::U32 => typed::<u32>(comm, device, case, each, home, in_place),
-            DataType::I64 => typed::<i64>(comm, device, case, each, home, in_place),
-            DataType::U64 => typed::<u64>(comm, device, case, each, home, in_place),
-            DataType::F16 => typed::<half::f16>(comm, device, case, each, home, in_place),
-            DataType::BF16 => typed::<half::bf16>(comm, device, case, each, home, in_place),
-            DataType::F32 => typed::<f32>(comm, device, case, each, home, in_place),
-            DataType::F64 => typed::<f64>(comm, device, case, each, home, in_place),
-            DataType::F8E4M3 => typed::<E4m3>(comm, device, case, each, home, in_place),
-            DataType::F8E5M2 => typed::<E5m2>(comm, device, case, each, home, in_place),
-            DataType::F8E4M3B15 => typed::<E4m3B15>(comm, device, case, each, home, in_place),
-        }?;
+        with_type!(DataType::ALL[dtype], T => typed::<T>(comm, device, case, each, home, in_place))?;
     }
     Ok(())
 }

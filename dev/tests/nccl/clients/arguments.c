@@ -15,22 +15,6 @@ static void expect(int expected, int found, const char* what, int line) {
 }
 #define EXPECT_CODE(code, name, types, ...) expect(code, NCCL(name, types, __VA_ARGS__), #name, __LINE__)
 
-typedef struct {
-  size_t size;
-  unsigned magic, version;
-  int blocking, cga, min, max;
-  const char* net;
-  int share, traffic;
-  const char* name;
-  int rest[16];
-} config_t;
-
-static config_t config(size_t size) {
-  config_t c = {size, 0xcafebeef, 23203, INT_MIN, INT_MIN, INT_MIN, INT_MIN, 0, INT_MIN, INT_MIN, 0, {0}};
-  for (int i = 0; i < 16; ++i) c.rest[i] = INT_MIN;
-  return c;
-}
-
 #define INIT (ncclComm_t*, int, ncclUniqueId, int)
 #define INIT_CONFIG (ncclComm_t*, int, ncclUniqueId, int, void*)
 
@@ -73,20 +57,20 @@ int main(void) {
   EXPECT_CODE(4, ncclCommInitRank, INIT, &comm, 1, zero, 0);
 
   // Configurations.
-  config_t c = config(96);
+  config_t c = configuration(kConfigSize);
   c.magic = 1;
   EXPECT_CODE(4, ncclCommInitRankConfig, INIT_CONFIG, &comm, 1, id, 0, &c);
-  c = config(96), c.blocking = 2;
+  c = configuration(kConfigSize), c.blocking = 2;
   EXPECT_CODE(4, ncclCommInitRankConfig, INIT_CONFIG, &comm, 1, id, 0, &c);
-  c = config(96), c.min = 5, c.max = 4;
+  c = configuration(kConfigSize), c.min = 5, c.max = 4;
   EXPECT_CODE(4, ncclCommInitRankConfig, INIT_CONFIG, &comm, 1, id, 0, &c);
-  c = config(3);
+  c = configuration(3);
   EXPECT_CODE(4, ncclCommInitRankConfig, INIT_CONFIG, &comm, 1, id, 0, &c);
   EXPECT_CODE(4, ncclCommInitRankConfig, INIT_CONFIG, &comm, 1, id, 0, (char*)&c + 1);
   size_t sizes[] = {48, 72, 80, 88, 96, 120};
   for (int i = 0; i < 6; ++i) {
     OK(ncclGetUniqueId, (ncclUniqueId*), &id);
-    c = config(sizes[i]);
+    c = configuration(sizes[i]);
     c.blocking = i % 2;
     int code = NCCL(ncclCommInitRankConfig, INIT_CONFIG, &comm, 1, id, 0, &c);
     expect(i % 2 ? 0 : 7, code, "ncclCommInitRankConfig", __LINE__);

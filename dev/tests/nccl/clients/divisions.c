@@ -9,18 +9,6 @@
 
 enum { kMaxRanks = 8, kMaxComms = 256, kSteps = 12, kMaxOfGroup = 3, kCount = 64, kInProgress = 7, kNoColor = -1 };
 
-typedef struct {
-  size_t size;
-  unsigned magic, version;
-  int blocking, cgaClusterSize, minCTAs, maxCTAs;
-  const char* netName;
-  int splitShare, trafficClass;
-} config_t;
-
-static config_t configuration(int blocking) {
-  return (config_t){sizeof(config_t), 0xcafebeef, 22300, blocking, INT_MIN, INT_MIN, INT_MIN, 0, INT_MIN, INT_MIN};
-}
-
 static const char* last_error(ncclComm_t of) { return ((const char* (*)(ncclComm_t))find(nccl_library, "ncclGetLastError"))(of); }
 
 /// Checks the code of a call that may continue after it has returned.
@@ -203,7 +191,8 @@ static part_t* any(rank_t* self) {
 
 /// Divides a communicator in one of the ways that it allows.
 static void divide(rank_t* self, part_t* of, int is_alone) {
-  config_t config = configuration(below(&self->shared, 2));
+  config_t config = configuration(kConfigSize);
+  config.blocking = below(&self->shared, 2);
   // Without a configuration it is that of the communicator.
   const config_t* given = below(&self->shared, 4) ? &config : 0;
   int way = below(&self->shared, 4);
@@ -295,7 +284,8 @@ static void* divide_until_aborted(void* unused) {
   use_device(own_device());
   ncclComm_t part = 0;
   int is_group = !strcmp(form, "group");
-  config_t config = configuration(strcmp(form, "polls") != 0);
+  config_t config = configuration(kConfigSize);
+  config.blocking = strcmp(form, "polls") != 0;
   if (is_group) OK(ncclGroupStart, (void), );
   __atomic_store_n(&is_begun, 1, __ATOMIC_SEQ_CST);
   int code = NCCL(ncclCommSplit, (ncclComm_t, int, int, ncclComm_t*, config_t*), comm, 0, rank, &part, &config);

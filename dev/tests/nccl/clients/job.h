@@ -4,6 +4,26 @@
 
 static int rank, ranks;
 
+/// The configuration of a communicator, of which each version of NCCL has more.
+typedef struct {
+  size_t size;
+  unsigned magic, version;
+  int blocking, cga, min, max;
+  const char* net;
+  int share, traffic;
+  const char* name;
+  int rest[16];
+} config_t;
+
+enum { kConfigSize = 96 };
+
+/// Returns a configuration that states nothing, of a size.
+static inline config_t configuration(size_t size) {
+  config_t c = {size, 0xcafebeef, 23203, INT_MIN, INT_MIN, INT_MIN, INT_MIN, 0, INT_MIN, INT_MIN, 0, {0}};
+  for (int i = 0; i < 16; ++i) c.rest[i] = INT_MIN;
+  return c;
+}
+
 static inline int own_device(void) { return getenv("ONE_DEVICE") ? 0 : rank; }
 
 /// Writes an id to a file, which other ranks read.

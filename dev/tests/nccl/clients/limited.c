@@ -1,14 +1,6 @@
 // Ranks state different maximum numbers of thread blocks: the smallest counts for all. Arguments: the maximum of each rank, 0 for none.
 #include "job.h"
 
-typedef struct {
-  size_t size;
-  unsigned magic, version;
-  int blocking, cgaClusterSize, minCTAs, maxCTAs;
-  const char* netName;
-  int splitShare, trafficClass;
-} config_t;
-
 int main(int argc, char** argv) {
   enum { kCount = 1 << 18 };
   rank = atoi(getenv("RANK"));
@@ -17,7 +9,8 @@ int main(int argc, char** argv) {
   use_device(own_device());
   if (argc <= rank + 1) return 1;
   int most = atoi(argv[rank + 1]);
-  config_t config = {sizeof config, 0xcafebeef, 22300, 1, INT_MIN, INT_MIN, most ? most : INT_MIN, 0, INT_MIN, INT_MIN};
+  config_t config = configuration(kConfigSize);
+  if (most) config.max = most;
   ncclComm_t comm = 0;
   OK(ncclCommInitRankConfig, (ncclComm_t*, int, ncclUniqueId, int, void*), &comm, ranks, job_id(), rank, &config);
   stream_t stream = new_stream();

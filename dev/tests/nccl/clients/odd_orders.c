@@ -4,14 +4,6 @@
 
 #include "job.h"
 
-typedef struct {
-  size_t size;
-  unsigned magic, version;
-  int blocking, cgaClusterSize, minCTAs, maxCTAs;
-  const char* netName;
-  int splitShare, trafficClass;
-} config_t;
-
 static ncclComm_t comm;
 static stream_t stream;
 
@@ -184,7 +176,8 @@ static int settled(ncclComm_t of) {
 
 static void without_blocking(void) {
   enum { kCount = 100 };
-  config_t config = {sizeof config, 0xcafebeef, 22300, 0, INT_MIN, INT_MIN, INT_MIN, 0, INT_MIN, INT_MIN};
+  config_t config = configuration(kConfigSize);
+  config.blocking = 0;
   ncclComm_t part = 0, inner = 0;
   int code = NCCL(ncclCommSplit, (ncclComm_t, int, int, ncclComm_t*, void*), comm, 0, rank, &part, &config);
   if (code && code != 7) FAIL("split: %d", code);
@@ -219,7 +212,8 @@ static void without_blocking(void) {
 }
 
 static ncclComm_t split_without_blocking(ncclComm_t of, int color, int key) {
-  config_t config = {sizeof config, 0xcafebeef, 22300, 0, INT_MIN, INT_MIN, INT_MIN, 0, INT_MIN, INT_MIN};
+  config_t config = configuration(kConfigSize);
+  config.blocking = 0;
   ncclComm_t part = 0;
   int code = NCCL(ncclCommSplit, (ncclComm_t, int, int, ncclComm_t*, void*), of, color, key, &part, &config);
   if (code && code != 7) FAIL("split: %d", code);

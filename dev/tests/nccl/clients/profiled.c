@@ -16,15 +16,6 @@ typedef struct {
   void* event;
 } call_config_t;
 
-typedef struct {
-  size_t size;
-  unsigned magic, version;
-  int blocking, cga, min, max;
-  const char* net;
-  int share, traffic;
-  const char* name;
-} config_t;
-
 static void calls(ncclComm_t comm, stream_t stream) {
   size_t n = kCount;
   int32_t *send = device_memory(4 * n * ranks), *recv = device_memory(4 * n * ranks);
@@ -121,7 +112,8 @@ int main(int argc, char** argv) {
   load();
   use_device(own_device());
   ncclComm_t comm, split;
-  config_t config = {sizeof config, 0xcafebeef, 21800, 1, INT_MIN, INT_MIN, INT_MIN, 0, INT_MIN, INT_MIN, "training"};
+  config_t config = configuration(kConfigSize);
+  config.name = "training";
   OK(ncclCommInitRankConfig, (ncclComm_t*, int, ncclUniqueId, int, void*), &comm, ranks, job_id(), rank, &config);
   stream_t stream = new_stream();
   if (!strcmp(part, "captured")) {

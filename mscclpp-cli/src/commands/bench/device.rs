@@ -113,7 +113,7 @@ fn all_sizes(
     for (index, &size) in sizes.iter().enumerate() {
         let request = super::request(args, size, &of, ranks.executor.num_ranks())?;
         if index == 0 && !args.json && ranks.reports() {
-            print(ranks.measured(&request, "", false, 0).header(&describe(ranks.executor)))?;
+            print(ranks.measured(&request, None).header(&describe(ranks.executor)))?;
         }
         wrong = wrong.saturating_add(size_of(args, ranks, registry, &request)?);
     }
@@ -126,19 +126,14 @@ impl Ranks<'_> {
         self.comm.is_none_or(|comm| comm.rank() == 0)
     }
 
-    fn measured<'b>(
-        &'b self,
-        request: &Request,
-        plan: &'b str,
-        specialized: bool,
-        blocks: u32,
-    ) -> MeasuredOnDevices<'b> {
+    /// Describes a call on these ranks, before it is made.
+    fn measured<'b>(&'b self, request: &Request, plan: Option<&'b str>) -> MeasuredOnDevices<'b> {
         MeasuredOnDevices {
             call: Measured { registered: true, ..Measured::new(request, plan) },
             device: self.executor.devices().first().map(|device| &*device.properties().name),
             num_devices: self.num_devices,
-            specialized,
-            blocks: Some(blocks),
+            specialized: false,
+            blocks: None,
         }
     }
 }
@@ -162,7 +157,11 @@ fn size_of(args: &Call, ranks: &Ranks<'_>, registry: &Registry, request: &Reques
     let shown_wrong = checked.then_some(wrong);
     let (blocks, is_specialized) = (run.num_blocks(), run.specialized().is_ok());
     if ranks.reports() {
-        let shown = ranks.measured(request, &name, is_specialized, blocks);
+        let shown = MeasuredOnDevices {
+            specialized: is_specialized,
+            blocks: Some(blocks),
+            ..ranks.measured(request, Some(&name))
+        };
         print(if args.json { shown.line(&times, shown_wrong) } else { shown.row(&times, shown_wrong) })?;
     }
     Ok(wrong)

@@ -94,7 +94,7 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
     }
     let talks = comm.rank() == 0;
     if let Some(request) = requests.first().filter(|_| talks && !args.json) {
-        print(Measured::new(request, "").header())?;
+        print(Measured::new(request, None).header())?;
     }
     let mut all_wrong = 0_u64;
     for request in requests {
@@ -111,7 +111,7 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
         let measured = measure(comm, &request, usual.iterations(iterations).warmup(warmup).check(args.check))?;
         all_wrong = all_wrong.saturating_add(measured.wrong.unwrap_or(0));
         if talks {
-            let shown = Measured::new(&request, &plan);
+            let shown = Measured::new(&request, Some(&plan));
             print(if args.json { shown.line(&measured) } else { shown.row(&measured) })?;
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    pub(super) fn new(request: &Request, plan: &'a str) -> Self {
+    pub(super) fn new(request: &Request, plan: Option<&'a str>) -> Self {
         Self {
             call: request.collective.name(),
             bytes: request.bytes,
@@ -37,7 +37,7 @@ impl<'a> Measured<'a> {
             op: request.op,
             in_place: request.in_place,
             registered: request.registered,
-            plan: Some(plan),
+            plan,
             bus_factor: bus_factor(request.collective, request.num_ranks),
         }
     }

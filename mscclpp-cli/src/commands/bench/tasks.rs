@@ -32,7 +32,7 @@ pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
         let scratch_limit = memory::require(|| format!("a call of {largest} bytes on each of {ranks} ranks"), all)?;
         let world = Executor::with_options(ranks, Options::default().scratch_limit(scratch_limit));
         if let Some(request) = requests.first().filter(|_| !args.json) {
-            print(Measured::new(request, "").header())?;
+            print(Measured::new(request, None).header())?;
         }
         for request in &requests {
             wrong = wrong.saturating_add(size_of(args, &world, &registry, request)?);
@@ -60,7 +60,7 @@ fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request
     let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
     let measuring = usual.iterations(iterations).warmup(warmup).check(args.check);
     let measured = measure_executor(world, &plan, request, measuring)?;
-    let shown = Measured::new(request, decision.algorithm.name());
+    let shown = Measured::new(request, Some(decision.algorithm.name()));
     print(if args.json { shown.line(&measured) } else { shown.row(&measured) })?;
     Ok(measured.wrong.unwrap_or(0))
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use mscclpp_exec::cuda::{Device, DeviceVec, LaunchTimes, Stream, time_launches};
 use mscclpp_exec::tune::MeasureOptions;
-use mscclpp_exec::{Communicator, Element};
+use mscclpp_exec::{Communicator, Element, with_type};
 
-use super::super::device::check_options;
+use super::super::device::{check_options, numbers_of_ranks, refuse_ranks_of_one_process};
 use super::super::device_report::MeasuredOnDevices;
 use super::shape::{PlanlessCall, Shape};
-use super::{measured, shapes, with_type};
+use super::{measured, shapes};
 use crate::args::BenchArgs;
 use crate::error::Result;
 use crate::job::{launched, on_ranks, require_memory};
 use crate::output::print;
 
-/// Launches per round, of any size: each call of the host waits for no other rank, so that a graph is replayed early.
+/// Maximum number of launches of a round, without `--iters`.
 const MOST_LAUNCHES: u32 = 100;
 
 /// Measures all sizes on each number of ranks; returns the number of wrong elements.
@@ -26,7 +26,7 @@ const MOST_LAUNCHES: u32 = 100;
 pub(super) fn bench(args: &BenchArgs, call: PlanlessCall, sizes: &[u64]) -> Result<u64> {
     check_options(args)?;
     if let Some(comm) = launched()? {
-        super::super::device::refuse_ranks_of_one_process(args, &comm)?;
+        refuse_ranks_of_one_process(args, &comm)?;
         let device = comm.device()?;
         let wrong = on_rank(&comm, &device, comm.num_ranks(), (args, call, sizes))?;
         // Rank 0 forwards the others' messages, so no rank exits before the barrier.
@@ -34,7 +34,7 @@ pub(super) fn bench(args: &BenchArgs, call: PlanlessCall, sizes: &[u64]) -> Resu
         return Ok(wrong);
     }
     let mut wrong = 0_u64;
-    for ranks in super::super::device::numbers_of_ranks(args) {
+    for ranks in numbers_of_ranks(args) {
         let gpus = args.gpus.unwrap_or(1);
         let devices = (0..gpus)
             .map(Device::new)
@@ -73,7 +73,7 @@ fn on_rank(
     }
     let mut all_wrong = 0_u64;
     for shape in &shapes {
-        let (times, wrong) = with_type!(shape.dtype, of_size(comm, device, shape, args))?;
+        let (times, wrong) = with_type!(shape.dtype, T => of_size::<T>(comm, device, shape, args))?;
         all_wrong = all_wrong.saturating_add(wrong.unwrap_or(0));
         if talks {
             print(if args.json { shown(shape).line(&times, wrong) } else { shown(shape).row(&times, wrong) })?;

@@ -1,10 +1,10 @@
 //! Calls on memory of the host.
 
 use mscclpp_exec::tune::{MeasureOptions, MeasuredCall, Measurement, measure_call};
-use mscclpp_exec::{Communicator, Element};
+use mscclpp_exec::{Communicator, Element, with_type};
 
 use super::shape::{PlanlessCall, Shape};
-use super::{measured, shapes, with_type};
+use super::{measured, shapes};
 use crate::args::BenchArgs;
 use crate::error::Result;
 use crate::job::{on_ranks, require_memory};
@@ -27,7 +27,7 @@ pub(super) fn bench(args: &BenchArgs, call: PlanlessCall, sizes: &[u64]) -> Resu
             let iterations = args.iters.unwrap_or(usual.iterations);
             let options =
                 usual.iterations(iterations).warmup(args.warmup.unwrap_or(iterations / 10 + 2)).check(args.check);
-            let found = with_type!(shape.dtype, of_size(comm, shape, options))?;
+            let found = with_type!(shape.dtype, T => of_size::<T>(comm, shape, options))?;
             wrong = wrong.saturating_add(found.wrong.unwrap_or(0));
             if talks {
                 let shown = measured(shape, false);
