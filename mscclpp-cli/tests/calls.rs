@@ -101,6 +101,8 @@ fn what_cannot_be_measured_is_refused_at_once() {
     ] {
         mscclpp(words(line)).ends_with(2);
     }
+    let run = mscclpp(words("bench gathr --ranks 2")).ends_with(2);
+    assert!(run.stderr.contains("send_recv, gather, scatter, all_to_all_v, barrier"), "{}", run.stderr);
     let run = mscclpp(words("bench all_reduce --ranks 2 -b 1T -e 1T")).ends_with(3);
     assert!(run.stderr.contains("of memory"), "{}", run.stderr);
 }
@@ -388,13 +390,16 @@ fn virtual_ranks_are_measured_in_one_process() {
 
 #[test]
 fn a_device_is_asked_for_by_its_own_options() {
-    for arguments in [
-        "bench all_reduce --backend cuda --ranks 2",
-        "bench all_reduce --backend cuda --warmup 3",
-        "bench all_reduce --backend cuda --unregistered",
+    for (arguments, text) in [
+        ("bench all_reduce --backend cuda --ranks 2", "does not support --ranks: use --virtual-ranks or --gpus"),
+        (
+            "bench gather --backend cuda --warmup 3",
+            "does not support --warmup: each graph is launched before it is timed",
+        ),
+        ("bench all_reduce --backend cuda --unregistered", "does not support --unregistered: "),
     ] {
         let run = mscclpp(words(arguments)).ends_with(2);
-        assert!(run.stderr.contains("--virtual-ranks"), "{}", run.stderr);
+        assert!(run.stderr.contains(text), "{}", run.stderr);
     }
     for line in ["bench all_reduce --gpus 2 -e 1K", "run allreduce_ring --ranks 2 --gpus 2"] {
         let run = mscclpp(words(line)).ends_with(2);

@@ -9,6 +9,7 @@ use mscclpp_core::plan::Plan;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::select::{Algorithm, CALLS, Registry};
 
+use super::planless::PlanlessCall;
 use crate::args::{BenchArgs, BuildArgs, collective};
 use crate::commands::check::checked;
 use crate::error::{Error, Result};
@@ -40,8 +41,9 @@ impl Call {
     pub(super) fn new(args: &BenchArgs) -> Result<Self> {
         let asked = match &args.collective {
             Some(name) => Some(collective(name).map_err(|error| {
+                let others = PlanlessCall::ALL.map(PlanlessCall::name).join(", ");
                 Error::Usage(format!(
-                    "invalid value '{name}' for '[COLLECTIVE]': {error}\n         help: a plan is measured with --plan"
+                    "invalid value '{name}' for '[COLLECTIVE]': {error}, {others}\n         help: a plan is measured with --plan"
                 ))
             })?),
             None => None,

@@ -56,12 +56,19 @@ pub(super) fn bench(args: &Call, gpus: Option<u32>, sizes: &[u64]) -> Result<u64
 
 /// Refuses options of calls on the CPU.
 pub(super) fn check_options(args: &BenchArgs) -> Result<()> {
-    if args.ranks.is_some() || args.unregistered || args.warmup.is_some() {
-        let text = "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks or --gpus, or start a process \
-             for each device with `mscclpp launch`";
-        return Err(Error::Usage(text.into()));
+    let refused = [
+        (
+            args.ranks.is_some(),
+            "--ranks",
+            "use --virtual-ranks or --gpus, or start a process for each device with `mscclpp launch`",
+        ),
+        (args.unregistered, "--unregistered", "launches are measured on memory of the executor"),
+        (args.warmup.is_some(), "--warmup", "each graph is launched before it is timed"),
+    ];
+    match refused.into_iter().find(|(is_given, ..)| *is_given) {
+        Some((_, option, reason)) => Err(Error::Usage(format!("--backend cuda does not support {option}: {reason}"))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns the numbers of ranks to measure in this process.

@@ -15,9 +15,9 @@ pub(in super::super) enum PlanlessCall {
 }
 
 impl PlanlessCall {
-    const ALL: [Self; 4] = [Self::Gather, Self::Scatter, Self::AllToAllV, Self::Barrier];
+    pub(in super::super) const ALL: [Self; 4] = [Self::Gather, Self::Scatter, Self::AllToAllV, Self::Barrier];
 
-    pub(super) const fn name(self) -> &'static str {
+    pub(in super::super) const fn name(self) -> &'static str {
         match self {
             Self::Gather => "gather",
             Self::Scatter => "scatter",
