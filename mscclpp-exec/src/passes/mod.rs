@@ -6,6 +6,7 @@
 //!
 //! | pass | executor | effect |
 //! |---|---|---|
+//! | `defer_opening_waits` | processes | what is sent to a rank of another node precedes the wait for that rank's start |
 //! | `place_in_caller_memory` | processes | own operands that peers do not affect use the caller's memory instead of the copy that peers access |
 //! | `elide_handshakes` | processes | signals and waits at the ends of thread blocks are elided where the launch protocol orders the same |
 //! | `insert_launch_barriers` | CUDA, several devices | every launch ends with a synchronization of the devices of a node, and starts with one if the plan needs it |
@@ -38,6 +39,7 @@
 //!
 //! Passes run when a plan is prepared, in time linear in its operations.
 
+pub(crate) mod defer_opening_waits;
 pub(crate) mod elide_handshakes;
 pub(crate) mod insert_launch_barriers;
 mod intervals;

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::defer_opening_waits::defer_opening_waits;
 use super::elide_handshakes::elide_handshakes;
 use super::place_in_caller_memory::{Placement, SLOTS, place_in_caller_memory};
 use crate::interpret::ResolvedPlan;
@@ -38,6 +39,8 @@ impl RankSchedule {
     /// Linear in the operations of all ranks, except for sorting.
     pub(crate) fn new(mut program: ResolvedPlan, rank: u32, nodes: &[u32]) -> Self {
         let is_local = |one: u32, other: u32| nodes.get(one as usize) == nodes.get(other as usize);
+        // First, because elided waits would hide what precedes a signal.
+        defer_opening_waits(&mut program, nodes);
         let placement = place_in_caller_memory(&mut program, rank);
         let elided = elide_handshakes(&mut program, rank, is_local);
         let either = |one: &[bool], other: &[bool]| -> Vec<bool> {

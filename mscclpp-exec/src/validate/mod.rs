@@ -11,6 +11,7 @@
 //! prepared: [`validate_processes`], [`validate_devices`] and `validate_kernel`, and [`validate_form`] for all launches of
 //! one of them.
 
+mod deferral;
 mod devices;
 mod forms;
 #[cfg(feature = "cuda")]

@@ -1,5 +1,6 @@
 //! Reads the operations of a schedule back: each must be one of the plan's, with its operands, channels and attributes,
-//! and in the plan's order. Only synchronization may be missing.
+//! and in the plan's order. Only synchronization may be missing, and only what is sent to a rank of another node may precede the wait
+//! for its start.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +8,7 @@ use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::ValidationError;
+use super::deferral::may_be_deferred;
 use crate::error::path;
 use crate::interpret::program::Instr;
 use crate::interpret::{Block, Opcode, Operand, ResolvedPlan, Space};
@@ -38,6 +40,8 @@ pub(super) struct Reader<'p> {
     /// By rank and number: the index.
     barriers: BTreeMap<(u32, u32), u32>,
     owners: BTreeMap<u32, (u32, u32)>,
+    /// Node of each rank. None if connections do not hold messages back until the receiver has started.
+    nodes: &'p [u32],
 }
 
 impl<'p> Reader<'p> {
@@ -47,7 +51,19 @@ impl<'p> Reader<'p> {
             *next += rank.semaphores.len();
             Some(first)
         });
-        Self { plan, program, semaphores: semaphores.collect(), barriers: BTreeMap::new(), owners: BTreeMap::new() }
+        Self {
+            plan,
+            program,
+            semaphores: semaphores.collect(),
+            barriers: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            nodes: &[],
+        }
+    }
+
+    /// Accepts what connections between these nodes allow. `nodes`: node of each rank.
+    pub(super) fn on_nodes(self, nodes: &'p [u32]) -> Self {
+        Self { nodes, ..self }
     }
 
     /// Returns the executed operations of a thread block, in their order.
@@ -63,33 +79,34 @@ impl<'p> Reader<'p> {
                 format!("has no thread block {}", code.block),
             ));
         };
-        let (mut items, mut next, mut at) = (Vec::new(), 0_u32, code.start);
+        let order = self.in_plan_order(code)?;
+        let (mut items, mut next, mut done) = (Vec::new(), 0_u32, 0);
         for op in &block.ops {
             let inner = op.body.as_ref().map_or(&[][..], |body| &body.ops);
             let number = next;
             next += 1 + inner.len() as u32;
-            if !self.is_at(code, at, number) {
+            let Some(at) = self.at(&order, done, number) else {
                 if !is_handshake(op) {
                     let place = path(code.rank, code.block, number, op.kind);
                     return Err(ValidationError::changed(place, "is not executed"));
                 }
                 continue;
-            }
+            };
             self.compare(code, at, op)?;
             let mut item = Item { op, at, body: Vec::new() };
-            at += 1;
+            done += 1;
             for (number, op) in (number + 1..).zip(inner) {
-                if !self.is_at(code, at, number) {
+                let Some(at) = self.at(&order, done, number) else {
                     let place = path(code.rank, code.block, number, op.kind);
                     return Err(ValidationError::changed(place, "is not executed in its loop"));
-                }
+                };
                 self.compare(code, at, op)?;
                 item.body.push(Item { op, at, body: Vec::new() });
-                at += 1;
+                done += 1;
             }
             items.push(item);
         }
-        if at != code.end {
+        if done != order.len() {
             return Err(ValidationError::changed(
                 format!("rank {} / thread block {}", code.rank, code.block),
                 "executes operations that the plan does not have at this position",
@@ -102,8 +119,36 @@ impl<'p> Reader<'p> {
         self.program.instrs.get(at as usize)
     }
 
-    fn is_at(&self, code: &Block, at: u32, number: u32) -> bool {
-        at < code.end && self.instr(at).is_some_and(|instr| instr.op == number)
+    /// Returns the instruction at a position if it is the operation with this number.
+    fn at(&self, order: &[u32], position: usize, number: u32) -> Option<u32> {
+        let &at = order.get(position)?;
+        self.instr(at).filter(|instr| instr.op == number).map(|_| at)
+    }
+
+    /// Returns the instructions of a thread block in the order of the plan's operations.
+    ///
+    /// # Errors
+    /// [`ValidationError::Changed`] for a wait after operations that it precedes in the plan, unless [`may_be_deferred`] accepts
+    /// it.
+    fn in_plan_order(&self, code: &Block) -> Result<Vec<u32>, ValidationError> {
+        let mut order: Vec<u32> = Vec::with_capacity((code.end - code.start) as usize);
+        for at in code.start..code.end {
+            let Some(instr) = self.instr(at) else { return Err(ValidationError::TooLarge) };
+            let is_later = |&before: &u32| self.instr(before).is_some_and(|before| before.op > instr.op);
+            let first = order.iter().rposition(|before| !is_later(before)).map_or(0, |last| last + 1);
+            let crossed = order[first..].iter().filter_map(|&at| self.instr(at)).map(|instr| instr.op);
+            if first < order.len()
+                && !may_be_deferred(self.plan, self.nodes, (code.rank, code.block, instr.op), crossed)
+            {
+                let place = path(code.rank, code.block, instr.op, instr.kind);
+                return Err(ValidationError::changed(
+                    place,
+                    "is executed after operations that it precedes in the plan",
+                ));
+            }
+            order.insert(first, at);
+        }
+        Ok(order)
     }
 
     fn compare(&mut self, code: &Block, at: u32, op: &Op) -> Result<(), ValidationError> {

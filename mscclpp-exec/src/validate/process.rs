@@ -12,6 +12,10 @@
 //! 4. **end.** Once all thread blocks have finished and the port channels are drained, the launch waits for the peers
 //!    in `finishes`, except where they read only lasting copies; then it copies the data that peers wrote (`copy_out`).
 //!
+//! A connection between nodes delivers what is sent in a launch when the receiver has started the launch. A wait for the
+//! start of a rank that is executed after operations that send to it (`deferral`) is therefore written before them, as in the
+//! plan.
+//!
 //! Relaxed signals and waits publish on the CPU as others do, so they are written as those.
 //!
 //! A first block does 1 and 2, a second one 3 and 4: a rank can finish before the opening. Nothing else that the
@@ -138,7 +142,7 @@ impl<'p> Writer<'p> {
 
     fn rank(&mut self, rank: u32) -> Result<Protocol, ValidationError> {
         let schedule = &self.schedules[rank as usize];
-        let mut reader = Reader::new(self.plan, &schedule.program);
+        let mut reader = Reader::new(self.plan, &schedule.program).on_nodes(self.nodes);
         let codes = schedule.program.agents.get(schedule.agents.clone()).unwrap_or_default();
         let blocks = &self.plan.ranks[rank as usize].blocks;
         let expected = (0..).zip(blocks).filter(|(_, block)| !block.ops.is_empty()).map(|(number, _)| (rank, number));

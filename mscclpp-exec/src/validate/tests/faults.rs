@@ -22,7 +22,7 @@ struct Fault {
 fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |pass, what: String, plant: Box<dyn Fn(&mut RankSchedule)>| faults.push(Fault { pass, what, plant });
-    let (elide, place) = ("elide_handshakes", "place_in_caller_memory");
+    let (defer, elide, place) = ("defer_opening_waits", "elide_handshakes", "place_in_caller_memory");
     for agent in schedule.agents.clone() {
         let code = schedule.program.agents[agent];
         let is_sync = |at: u32| {
@@ -37,6 +37,15 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
         }
         for at in code.start..code.end {
             let instr = schedule.program.instrs[at as usize];
+            if at + 1 < code.end && matches!(instr.action, Opcode::Wait { .. }) {
+                let (one, other) = (at as usize, at as usize + 1);
+                let what = match schedule.program.instrs[other].action.is_port_send() {
+                    true => "a wait after a send",
+                    false => "a wait after another operation",
+                };
+                let swap = move |s: &mut RankSchedule| s.program.instrs[one..other + 1].swap(0, 1);
+                add(defer, what.into(), Box::new(swap));
+            }
             if instr.accesses_peer_buffers {
                 add(
                     place,
