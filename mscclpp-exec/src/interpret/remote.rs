@@ -4,7 +4,6 @@ use super::fifo::Trigger;
 use super::launch::{Extent, Launch};
 use super::program::{Operand, Space};
 use crate::memory::Span;
-use crate::numeric::{LINE, Line};
 
 /// Connections to ranks on other nodes. Messages to one rank arrive in order.
 pub(crate) trait Remote {
@@ -17,8 +16,9 @@ pub(crate) trait Remote {
     /// Returns whether more data can be sent to a rank now.
     fn has_room(&self, rank: u32) -> bool;
 
-    /// Sends a part of a trigger's data, which begins at byte `at` of the operands.
-    fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>));
+    /// Sends a part of a trigger's data, which begins at byte `at` of the operands: the first `len` bytes of `from`, zeros after its
+    /// end. Returns how many bytes were sent; if not all, the next message to the rank must be the rest.
+    fn put(&self, rank: u32, trigger: &Trigger, at: u64, from: Span<'_>, len: u64) -> u64;
 
     /// Adds one to the counter of a channel of a rank.
     fn signal(&self, rank: u32, channel: u32);
@@ -44,10 +44,20 @@ impl<'a> Launch<'a> {
         let most = MAX_SEND_BYTES.min(remote.max_bytes() / 2);
         let (from, run) = self.span(src, at, (trigger.len - done).min(most));
         let Extent { len, run, .. } = self.extent(dst, at, run);
-        if len > 0 {
-            remote.put(dst.rank, trigger, at, &mut |to| read(from, len as usize, to));
+        match if len > 0 { remote.put(dst.rank, trigger, at, from, len) } else { 0 } {
+            sent if sent < len => sent / scale(dst),
+            _ => run.max(1),
         }
-        run.max(1)
+    }
+
+    /// Returns the memory of `rank` into which data for an operand of an instruction can be received, from byte `done` on of those
+    /// that begin with `trigger`, at most `len` bytes. `None` if it must be written by [`accept`](Self::accept).
+    pub(crate) fn destination(&self, rank: u32, trigger: &Trigger, done: u64, len: u64) -> Option<Span<'a>> {
+        let instr = self.program.instrs.get(trigger.instr as usize)?;
+        let dst = self.program.dsts(instr).get(trigger.number as usize).filter(|dst| dst.rank == rank)?;
+        let at = trigger.at.checked_add(done)?;
+        let (to, run) = self.span(dst, at, len);
+        (scale(dst) == 1 && to.len() as u64 == run && run > 0 && to.is_writable()).then_some(to)
     }
 
     /// Writes data that arrived for an operand of an instruction, and returns whether there is such an operand in
@@ -64,7 +74,7 @@ impl<'a> Launch<'a> {
             let (to, run) =
                 self.span(dst, trigger.at + done / scale(dst), (bytes.len() as u64 - done).div_ceil(scale(dst)));
             let n = (scale(dst) * run).min(bytes.len() as u64 - done);
-            write(&bytes[done as usize..(done + n) as usize], to);
+            to.write(&bytes[done as usize..(done + n) as usize]);
             done += n.max(1);
         }
         true
@@ -73,20 +83,4 @@ impl<'a> Launch<'a> {
 
 fn scale(operand: &Operand) -> u64 {
     if operand.space == Space::Packets { 2 } else { 1 }
-}
-
-fn read(from: Span<'_>, bytes: usize, to: &mut Vec<u8>) {
-    to.reserve(bytes);
-    for at in (0..bytes).step_by(LINE) {
-        let line: [u8; LINE] = bytemuck::cast(from.load(at, LINE.min(bytes - at)));
-        to.extend(&line[..LINE.min(bytes - at)]);
-    }
-}
-
-fn write(bytes: &[u8], to: Span<'_>) {
-    for (i, bytes) in bytes.chunks(LINE).enumerate() {
-        let mut line = [0; LINE];
-        line[..bytes.len()].copy_from_slice(bytes);
-        to.store(i * LINE, bytes.len(), bytemuck::cast::<_, Line>(line));
-    }
 }

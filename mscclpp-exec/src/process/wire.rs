@@ -30,7 +30,10 @@ use super::calls::RING;
 use super::plan::{PlanState, Prepared};
 use crate::error::{Error, LateData};
 use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
-use crate::transport::{Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Transport};
+use crate::memory::Span;
+use crate::transport::{
+    Destination, Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Transport,
+};
 use mscclpp_bootstrap::{self as bootstrap, StreamKeys};
 
 /// Maximum number of bytes that a rank takes from a connection before it runs its thread blocks again.
@@ -178,8 +181,10 @@ impl NodeConnections {
             }
             io.sent &= transport.is_flushed(peer);
             let mut taken = 0;
-            while taken < MAX_TAKEN_BYTES {
-                let received = transport.receive(peer, current, &mut |len| Some(self.pool.with_len(len)));
+            // After its end, a rank sends nothing of this launch.
+            while taken < MAX_TAKEN_BYTES && self.ended(peer).is_none_or(|ended| ended.get() < current) {
+                let mut incoming = Incoming { rank, id: self.id.get(), launch, pool: &self.pool };
+                let received = transport.receive(peer, current, &mut incoming);
                 let received = received.map_err(|malformed| match malformed {
                     Malformed::Unauthenticated { number } => {
                         let (from, to, frame, connection) = (peer, rank, number, "data".into());
@@ -191,7 +196,7 @@ impl NodeConnections {
                 match received? {
                     Received::Message(frame, buffer) => {
                         taken += frame.len();
-                        let bytes = buffer.as_ref().map_or(&[][..], |buffer| &buffer.as_ref()[..frame.len() as usize]);
+                        let bytes = buffer.as_ref().map(|buffer| &buffer.as_ref()[..frame.len() as usize]);
                         if !self.accept((rank, peer), &frame, bytes, launch, plans)? {
                             return Err(lost(format!("it sent a frame that no plan expects: {frame:?}")));
                         }
@@ -205,12 +210,12 @@ impl NodeConnections {
         Ok(io)
     }
 
-    /// Executes a message of `peer`, and returns whether it is valid.
+    /// Executes a message of `peer`, and returns whether it is valid. `bytes`: those of a put, unless they are in memory already.
     fn accept(
         &self,
         (rank, peer): (u32, u32),
         frame: &Frame,
-        bytes: &[u8],
+        bytes: Option<&[u8]>,
         launch: &Launch<'_>,
         plans: &[Prepared],
     ) -> Result<bool, WireError> {
@@ -226,8 +231,7 @@ impl NodeConnections {
                 if let Some(late) = self.find_late(rank, peer, id, to, plans) {
                     return Err(WireError::Late(Error::LateData(Box::new(late))));
                 }
-                let (instr, number) = to.operand();
-                Ok(launch.accept(rank, &Trigger { instr, number, at: to.offset, len: 0 }, bytes))
+                Ok(bytes.is_none_or(|bytes| launch.accept(rank, &trigger(to), bytes)))
             }
             FrameKind::Zeros { .. } | FrameKind::Signal(Signal::Leave | Signal::Abort) => Ok(false),
         }
@@ -263,6 +267,37 @@ impl NodeConnections {
             sent_by: Some(program.path(instr)),
             channel: channel(program),
         })
+    }
+}
+
+/// Returns the part of a trigger's data that begins at an address.
+fn trigger(to: RemoteAddress) -> Trigger {
+    let (instr, number) = to.operand();
+    Trigger { instr, number, at: to.offset, len: 0 }
+}
+
+/// Where the bytes of messages go.
+struct Incoming<'a> {
+    rank: u32,
+    /// The current launch.
+    id: LaunchId,
+    launch: &'a Launch<'a>,
+    pool: &'a Pool,
+}
+
+impl Destination<PooledBuffer> for Incoming<'_> {
+    fn buffer(&mut self, len: u64) -> Option<PooledBuffer> {
+        Some(self.pool.with_len(len))
+    }
+
+    fn memory(&mut self, put: &Frame, at: u64) -> Option<Span<'_>> {
+        match put.kind {
+            // Anything else is not written, but examined when it is complete.
+            FrameKind::Put { to, len } if put.launch == self.id => {
+                self.launch.destination(self.rank, &trigger(to), at, len - at)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -303,10 +338,17 @@ impl Remote for NodeConnections {
         self.transport.borrow().has_room(rank)
     }
 
-    fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>)) {
-        let source = self.pool.filled_by(bytes);
-        let (to, len) = (RemoteAddress::of_operand(trigger.instr, trigger.number, at), source.as_ref().len() as u64);
-        self.transport.borrow_mut().put(rank, self.id.get(), to, len, Some(source));
+    fn put(&self, rank: u32, trigger: &Trigger, at: u64, from: Span<'_>, len: u64) -> u64 {
+        let to = RemoteAddress::of_operand(trigger.instr, trigger.number, at);
+        let mut transport = self.transport.borrow_mut();
+        if from.len() as u64 == len
+            && let Some(sent) = transport.put_from(rank, self.id.get(), to, from)
+        {
+            return sent;
+        }
+        let source = self.pool.filled_by(|to| from.read(len as usize, to));
+        transport.put(rank, self.id.get(), to, len, Some(source));
+        len
     }
 
     fn signal(&self, rank: u32, channel: u32) {

@@ -16,7 +16,9 @@ use std::net::TcpStream;
 
 use mscclpp_bootstrap::StreamKeys;
 
-use super::{Buffer, Capabilities, Frame, FrameKind, LaunchId, Lost, Malformed, Received, Signal, Transport};
+use super::{
+    Buffer, Capabilities, Destination, Frame, FrameKind, LaunchId, Lost, Malformed, Received, Signal, Transport,
+};
 use crate::error::Error;
 
 /// Environment variable with the seed, any text. [`super::engine`] puts this engine over another one if it is set.
@@ -186,7 +188,7 @@ impl<B: Buffer> Transport<B> for Hostile<B> {
         &mut self,
         peer: u32,
         launch: u64,
-        buffer: &mut dyn FnMut(u64) -> Option<B>,
+        destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed> {
         let Self { engine, links, flaw, random, max_delay, .. } = self;
         let Some(link) = links.get_mut(&peer) else { return Ok(Received::Nothing) };
@@ -205,7 +207,7 @@ impl<B: Buffer> Transport<B> for Hostile<B> {
         let (frame, bytes) = &messages[at];
         let mut received = None;
         if !bytes.is_empty() {
-            let Some(mut buffer) = buffer(frame.len()) else { return Ok(Received::Nothing) };
+            let Some(mut buffer) = destination.buffer(frame.len()) else { return Ok(Received::Nothing) };
             buffer.as_mut()[..bytes.len()].copy_from_slice(bytes);
             received = Some(buffer);
         }

@@ -60,11 +60,30 @@ pub(crate) use self::tcp::Tcp;
 pub(crate) use self::ucx::Ucx;
 pub use self::ucx::{UcxReport, try_ucx};
 use crate::error::Error;
+use crate::memory::Span;
 
 /// Memory that an engine reads sources from, or writes received bytes to.
 pub(crate) trait Buffer: AsRef<[u8]> + AsMut<[u8]> + Send {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]> + Send> Buffer for B {}
+
+/// Where received bytes go. A function that returns buffers is one.
+pub(crate) trait Destination<B> {
+    /// Returns a buffer of at least this many bytes, or `None` if there is none now: then the message stays.
+    fn buffer(&mut self, len: u64) -> Option<B>;
+
+    /// Returns the memory into which the bytes of a put are received from byte `at` on, or fewer of them. `None` if they must be
+    /// received into a buffer; it may be so only for all bytes of a put.
+    fn memory(&mut self, _put: &Frame, _at: u64) -> Option<Span<'_>> {
+        None
+    }
+}
+
+impl<B, F: FnMut(u64) -> Option<B>> Destination<B> for F {
+    fn buffer(&mut self, len: u64) -> Option<B> {
+        self(len)
+    }
+}
 
 /// Returns the engine of a rank for a choice. `max_delay`: as of [`Hostile::new`], if the environment demands that engine.
 ///
@@ -104,7 +123,8 @@ pub(crate) struct Capabilities {
 /// Result of [`Transport::receive`].
 #[derive(Debug)]
 pub(crate) enum Received<B> {
-    /// A message. A put that has bytes comes with the buffer in which they are the first ones.
+    /// A message. A put that has bytes comes with the buffer in which they are the first ones, unless they were received into
+    /// their memory.
     Message(Frame, Option<B>),
     /// Part of a message; the next call may return more of it.
     Part,
@@ -149,6 +169,13 @@ pub(crate) trait Transport<B: Buffer>: Send {
         self.send(peer, launch, kind, source);
     }
 
+    /// Sends bytes of memory without a copy of them, within this call: a put of all of them, or the next bytes of the put that
+    /// an earlier call began. Returns how many were sent. If some remain, the next message to the peer must be the rest. `None`
+    /// if the engine prefers a source that it can keep; not for the rest of a put.
+    fn put_from(&mut self, _peer: u32, _launch: LaunchId, _to: RemoteAddress, _source: Span<'_>) -> Option<u64> {
+        None
+    }
+
     /// Sends a signal. Without a connection, or to a lost peer, it does nothing.
     fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
         self.send(peer, launch, FrameKind::Signal(signal), None);
@@ -163,8 +190,7 @@ pub(crate) trait Transport<B: Buffer>: Send {
     /// Sends as much as possible, and returns whether that was anything.
     fn progress(&mut self) -> bool;
 
-    /// Returns the next message of a peer whose launch is at most `launch`. `buffer` is called with a number of bytes,
-    /// and returns a buffer of at least this length, or `None` if there is none now: then the message stays.
+    /// Returns the next message of a peer whose launch is at most `launch`, and receives its bytes into `destination`.
     ///
     /// # Errors
     /// The peer sends no valid messages; none follow.
@@ -175,7 +201,7 @@ pub(crate) trait Transport<B: Buffer>: Send {
         &mut self,
         peer: u32,
         launch: u64,
-        buffer: &mut dyn FnMut(u64) -> Option<B>,
+        destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed>;
 
     /// Returns whether a peer is lost, and how.

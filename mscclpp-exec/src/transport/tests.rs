@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::hostile::{Flaw, Hostile};
 use super::*;
+use crate::memory::Table;
 
 type Pair = [Box<dyn Transport<Vec<u8>>>; 2];
 
@@ -128,6 +129,117 @@ fn check_order([mut from, mut to_rank]: Pair, what: &str) -> Result<(), String> 
         from.progress();
     }
     Ok(())
+}
+
+/// Memory for the puts of a connection, by key, of which a call gets a piece.
+struct Pieces<'m> {
+    memory: Vec<Span<'m>>,
+    most: u64,
+}
+
+impl Destination<Vec<u8>> for Pieces<'_> {
+    fn buffer(&mut self, len: u64) -> Option<Vec<u8>> {
+        Some(vec![0; len as usize])
+    }
+
+    fn memory(&mut self, put: &Frame, at: u64) -> Option<Span<'_>> {
+        let FrameKind::Put { to, .. } = put.kind else { return None };
+        // Every fifth put needs a buffer.
+        (to.key % 5 != 4).then(|| self.memory[to.key as usize].range(at, self.most))
+    }
+}
+
+/// Puts of memory are received into memory, in their order, whatever the sizes of the pieces, while the socket is full or not.
+#[test]
+fn tcp_moves_memory_to_memory() {
+    let lens = [1 << 14, 5, (1 << 18) + 1, 1 << 18, 40_000, 1 << 14, 3, (1 << 19) + 7, 70_001, 1 << 17];
+    let sources: Vec<Vec<u8>> = (0..).zip(lens).map(|(key, len)| content(key, len)).collect();
+    for most in [1000, 1 << 16, 1 << 20] {
+        let mut results: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len as usize]).collect();
+        let [mut from, mut to_rank] = tcp();
+        let table = Table::default();
+        let run = || {
+            let held = table.hold();
+            let slices = held.memory();
+            let mut pieces = Pieces { memory: (lens.len()..2 * lens.len()).map(|at| slices.slice(at)).collect(), most };
+            let (mut key, mut done, mut arrived, mut rounds) = (0, 0, 0, 0_u32);
+            while arrived < 2 * lens.len() {
+                rounds += 1;
+                if key < lens.len() {
+                    let source = slices.slice(key).range(done, u64::MAX);
+                    let sent = from.put_from(1, id(1), to(key as u64), source);
+                    if sent.is_none() {
+                        let source = Some(sources[key].clone());
+                        from.put(1, id(1), to(key as u64), lens[key], source);
+                    }
+                    done += sent.unwrap_or(lens[key]);
+                    if done == lens[key] {
+                        from.signal(1, id(1), channel(key as u64));
+                        (key, done) = (key + 1, 0);
+                    }
+                }
+                from.progress();
+                // The reader is late, so that the socket becomes full.
+                if rounds % 7 != 0 && key < lens.len() {
+                    continue;
+                }
+                if let Received::Message(frame, buffer) = to_rank.receive(0, 1, &mut pieces).expect("valid") {
+                    let number = (arrived / 2) as u64;
+                    match frame.kind {
+                        FrameKind::Put { to: at, len } => {
+                            assert_eq!((at, len), (to(number), lens[number as usize]));
+                            assert_eq!(buffer.is_some(), number % 5 == 4);
+                            if let Some(buffer) = buffer {
+                                pieces.memory[number as usize].write(&buffer);
+                            }
+                        }
+                        kind => assert_eq!(kind, FrameKind::Signal(channel(number))),
+                    }
+                    arrived += 1;
+                }
+            }
+            assert!(from.is_flushed(1));
+        };
+        table.lend(
+            |lender| {
+                sources.iter().for_each(|source| lender.push_shared(source));
+                results.iter_mut().for_each(|result| lender.push(result));
+            },
+            run,
+        );
+        assert!(results == sources, "pieces of {most} bytes");
+    }
+}
+
+/// Bytes of authenticated connections become visible only once they are verified.
+#[test]
+fn authenticated_tcp_uses_buffers() {
+    let source = content(0, 1 << 16);
+    let mut result = vec![0; 1 << 16];
+    let [mut from, mut to_rank] = authenticated_tcp();
+    let table = Table::default();
+    let run = || {
+        let held = table.hold();
+        let slices = held.memory();
+        assert_eq!(from.put_from(1, id(1), to(0), slices.slice(0)), None);
+        from.put(1, id(1), to(0), 1 << 16, Some(source.clone()));
+        let mut pieces = Pieces { memory: vec![slices.slice(1)], most: u64::MAX };
+        loop {
+            from.progress();
+            if let Received::Message(_, buffer) = to_rank.receive(0, 1, &mut pieces).expect("valid") {
+                assert_eq!(buffer.as_ref(), Some(&source));
+                return;
+            }
+        }
+    };
+    table.lend(
+        |lender| {
+            lender.push_shared(&source);
+            lender.push(&mut result);
+        },
+        run,
+    );
+    assert!(result.iter().all(|&byte| byte == 0));
 }
 
 #[test]

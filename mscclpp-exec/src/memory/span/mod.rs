@@ -3,6 +3,8 @@
 mod lines;
 mod packets;
 mod parts;
+#[cfg(feature = "process")]
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +38,12 @@ impl<'m> Span<'m> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns whether the bytes may be written.
+    #[cfg(feature = "process")]
+    pub(crate) fn is_writable(&self) -> bool {
+        !self.lent.shared
     }
 
     /// Returns the bytes `at..at + len`, truncated at the end of this span.
@@ -72,6 +80,24 @@ impl<'m> Span<'m> {
             return unsafe { unit::store_line(self.base.add(at), line) };
         }
         self.store_units(at, n, line);
+    }
+
+    /// Appends the first `n` bytes to `to`.
+    pub(crate) fn read(self, n: usize, to: &mut Vec<u8>) {
+        to.reserve(n);
+        for at in (0..n).step_by(LINE) {
+            let line: [u8; LINE] = bytemuck::cast(self.load(at, LINE.min(n - at)));
+            to.extend(&line[..LINE.min(n - at)]);
+        }
+    }
+
+    /// Writes bytes, from the first one on.
+    pub(crate) fn write(self, bytes: &[u8]) {
+        for (i, bytes) in bytes.chunks(LINE).enumerate() {
+            let mut line = [0; LINE];
+            line[..bytes.len()].copy_from_slice(bytes);
+            self.store(i * LINE, bytes.len(), bytemuck::cast::<_, Line>(line));
+        }
     }
 
     #[inline(always)]

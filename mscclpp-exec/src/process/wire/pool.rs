@@ -33,7 +33,7 @@ impl Pool {
     }
 
     /// Returns a buffer with the bytes that `fill` appends to it.
-    pub(super) fn filled_by(&self, fill: &mut dyn FnMut(&mut Vec<u8>)) -> PooledBuffer {
+    pub(super) fn filled_by(&self, fill: impl FnOnce(&mut Vec<u8>)) -> PooledBuffer {
         let mut buffer = self.take();
         buffer.bytes.clear();
         fill(&mut buffer.bytes);

@@ -13,7 +13,7 @@ use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::{OpKind, PlanTree};
 use mscclpp_core::types::ChannelKind;
 
-use super::{MAX_DELAY, PooledBuffer};
+use super::{Destination, MAX_DELAY, PooledBuffer};
 use crate::cpu;
 use crate::error::Error;
 use crate::message::Message;
@@ -280,7 +280,7 @@ impl Transport<PooledBuffer> for Tampered {
         &mut self,
         peer: u32,
         launch: u64,
-        buffer: &mut dyn FnMut(u64) -> Option<PooledBuffer>,
+        buffer: &mut dyn Destination<PooledBuffer>,
     ) -> Result<Received<PooledBuffer>, Malformed> {
         let received = self.engine.receive(peer, launch, buffer)?;
         self.received += u64::from(matches!(received, Received::Message(..)));

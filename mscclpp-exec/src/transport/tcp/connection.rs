@@ -6,8 +6,9 @@ use std::net::{Shutdown, TcpStream};
 
 use mscclpp_bootstrap::{BodyHasher, Digest, SEAL_BYTES, StreamKeys, digest};
 
-use crate::transport::frame::{FRAME_BYTES, Frame, Malformed};
-use crate::transport::{Buffer, Lost, Received};
+use crate::memory::Span;
+use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind, LaunchId, Malformed, RemoteAddress};
+use crate::transport::{Buffer, Destination, Lost, Received};
 
 /// A connection to a peer.
 pub(super) struct Connection<B> {
@@ -37,8 +38,16 @@ pub(super) struct Connection<B> {
 /// A message to send: its frame and its seal, if it has one, and the first `len` bytes of its source.
 struct Outgoing<B> {
     prefix: [u8; FRAME_BYTES + SEAL_BYTES],
-    source: Option<B>,
+    source: Source<B>,
     len: usize,
+}
+
+/// Where the bytes of a message are.
+enum Source<B> {
+    None,
+    Buffer(B),
+    /// In memory that calls of [`Connection::put_from`] pass.
+    Memory,
 }
 
 /// A message whose frame has arrived.
@@ -51,15 +60,26 @@ struct Incoming<B> {
     taken: usize,
 }
 
-/// Number of bytes that are read at once, except into a buffer.
+/// Number of bytes that are read at once, except into a buffer or memory.
 const READ_BYTES: usize = 1 << 16;
+
+/// Number of bytes that are read after those for memory: enough for the messages that follow a put, and few of the bytes of
+/// another put, because they are copied.
+const REST_BYTES: usize = 1 << 12;
+
+/// Minimum number of bytes of a put that is sent from memory. A copy of a shorter one is sent together with the signals that follow
+/// it.
+const MIN_MEMORY_BYTES: usize = 1 << 14;
 
 /// Maximum number of messages that are sent at once.
 const MAX_BATCH: usize = 16;
 
 impl<B: Buffer> Outgoing<B> {
     fn source(&self) -> &[u8] {
-        self.source.as_ref().map_or(&[], |source| &source.as_ref()[..self.len])
+        match &self.source {
+            Source::Buffer(source) => &source.as_ref()[..self.len],
+            Source::None | Source::Memory => &[],
+        }
     }
 }
 
@@ -92,6 +112,7 @@ impl<B: Buffer> Connection<B> {
     /// Appends a message to those that wait to be sent.
     pub(super) fn push(&mut self, frame: &Frame, source: Option<B>) {
         if self.failed.is_none() {
+            let source = source.map_or(Source::None, Source::Buffer);
             let mut outgoing = Outgoing { prefix: [0; _], source, len: frame.len() as usize };
             let bytes = frame.encode();
             outgoing.prefix[..FRAME_BYTES].copy_from_slice(&bytes);
@@ -102,6 +123,44 @@ impl<B: Buffer> Connection<B> {
             self.queued += self.prefix_bytes() + outgoing.len;
             self.queue.push_back(outgoing);
         }
+    }
+
+    /// Sends bytes of a put directly from memory, and returns how many; as
+    /// [`Transport::put_from`](crate::transport::Transport::put_from).
+    pub(super) fn put_from(&mut self, launch: LaunchId, to: RemoteAddress, source: Span<'_>) -> Option<u64> {
+        if self.keys.is_some() || self.failed.is_some() {
+            return None;
+        }
+        let has_begun = self.queue.back().is_some_and(|last| matches!(last.source, Source::Memory));
+        if !has_begun && source.len() < MIN_MEMORY_BYTES {
+            return None;
+        }
+        if !has_begun {
+            let mut put = Outgoing { prefix: [0; _], source: Source::Memory, len: source.len() };
+            let kind = FrameKind::Put { to, len: source.len() as u64 };
+            put.prefix[..FRAME_BYTES].copy_from_slice(&Frame { launch, kind }.encode());
+            self.queued += FRAME_BYTES + put.len;
+            self.queue.push_back(put);
+        }
+        if self.queue.len() > 1 {
+            self.write();
+        }
+        let mut passed = 0;
+        while let [put] = self.queue.make_contiguous() {
+            let prefix = &put.prefix[self.sent.min(FRAME_BYTES)..FRAME_BYTES];
+            let left = FRAME_BYTES + put.len - self.sent - prefix.len();
+            match source.range(passed, left as u64).send(&self.stream, prefix) {
+                Ok(0) => break,
+                Ok(n) => {
+                    passed += n.saturating_sub(prefix.len()) as u64;
+                    self.advance(n);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.fail(&error),
+            }
+        }
+        Some(passed)
     }
 
     /// Returns the number of bytes that wait to be sent.
@@ -117,8 +176,7 @@ impl<B: Buffer> Connection<B> {
                 Ok(0) => break,
                 Ok(n) => self.advance(n),
                 Err(error) => {
-                    self.failed = Some(error.to_string());
-                    self.discard();
+                    self.fail(&error);
                     return false;
                 }
             }
@@ -126,14 +184,29 @@ impl<B: Buffer> Connection<B> {
         self.queued < before
     }
 
-    /// Sends bytes of the first messages, and returns how many.
+    /// Records that nothing can be sent any more.
+    fn fail(&mut self, error: &io::Error) {
+        self.failed = Some(error.to_string());
+        self.discard();
+    }
+
+    /// Sends bytes of the first messages, and returns how many. Those in memory that this connection does not have are not
+    /// sent, nor what follows them.
     fn write_once(&mut self) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); 2 * MAX_BATCH];
+        let mut used = 0;
         for (slices, outgoing) in slices.chunks_exact_mut(2).zip(&self.queue) {
             slices[0] = IoSlice::new(&outgoing.prefix[..self.prefix_bytes()]);
             slices[1] = IoSlice::new(outgoing.source());
+            used += 2;
+            if matches!(outgoing.source, Source::Memory) {
+                break;
+            }
         }
-        let mut slices = &mut slices[..2 * self.queue.len().min(MAX_BATCH)];
+        let mut slices = &mut slices[..used];
+        if self.queue.front().is_some_and(|first| matches!(first.source, Source::Memory)) && self.sent >= FRAME_BYTES {
+            return Ok(0);
+        }
         IoSlice::advance_slices(&mut slices, self.sent);
         loop {
             match mscclpp_bootstrap::send_vectored(&self.stream, slices) {
@@ -187,11 +260,13 @@ impl<B: Buffer> Connection<B> {
         &mut self,
         launch: u64,
         most: u64,
-        buffer: &mut dyn FnMut(u64) -> Option<B>,
+        destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed> {
         match self.malformed {
             Some(malformed) => Err(malformed),
-            None => self.receive_next(launch, most, buffer).inspect_err(|malformed| self.malformed = Some(*malformed)),
+            None => {
+                self.receive_next(launch, most, destination).inspect_err(|malformed| self.malformed = Some(*malformed))
+            }
         }
     }
 
@@ -199,7 +274,7 @@ impl<B: Buffer> Connection<B> {
         &mut self,
         launch: u64,
         most: u64,
-        buffer: &mut dyn FnMut(u64) -> Option<B>,
+        destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed> {
         if self.incoming.is_none() {
             let Some((frame, digest)) = self.take_frame(most)? else { return Ok(Received::Nothing) };
@@ -209,9 +284,44 @@ impl<B: Buffer> Connection<B> {
             return Ok(Received::Nothing);
         };
         let len = incoming.frame.len() as usize;
+        // Bytes become visible only after their digest is verified.
+        if incoming.taken < len && incoming.buffer.is_none() && incoming.digest.is_none() {
+            let before = incoming.taken;
+            let mut is_placed = true;
+            while incoming.taken < len {
+                let Some(memory) = destination.memory(&incoming.frame, incoming.taken as u64) else {
+                    is_placed = false;
+                    break;
+                };
+                let memory = memory.range(0, (len - incoming.taken) as u64);
+                let read = &self.read[self.used..self.end];
+                let n = if read.is_empty() {
+                    (self.used, self.end) = (0, 0);
+                    self.read.resize(READ_BYTES, 0);
+                    let n = read_into(&self.stream, memory, &mut self.read[..REST_BYTES], &mut self.closed);
+                    self.end = n.saturating_sub(memory.len());
+                    n - self.end
+                } else {
+                    let n = read.len().min(memory.len());
+                    memory.write(&read[..n]);
+                    self.used += n;
+                    n
+                };
+                incoming.taken += n;
+                if n == 0 {
+                    break;
+                }
+            }
+            if !is_placed && incoming.taken > 0 {
+                return Err(Malformed::TooLong { len: len as u64, most: incoming.taken as u64 });
+            }
+            if is_placed && incoming.taken < len {
+                return Ok(if incoming.taken > before { Received::Part } else { Received::Nothing });
+            }
+        }
         if incoming.taken < len {
             if incoming.buffer.is_none() {
-                incoming.buffer = buffer(len as u64);
+                incoming.buffer = destination.buffer(len as u64);
             }
             let Some(buffer) = &mut incoming.buffer else { return Ok(Received::Nothing) };
             let to = &mut buffer.as_mut()[incoming.taken..len];
@@ -277,6 +387,19 @@ impl<B: Buffer> Connection<B> {
         };
         (self.closed && self.end - self.used < missing).then_some(Lost::Closed)
     }
+}
+
+/// Reads the available bytes, the first ones into memory and those after them into `rest`, and returns how many.
+fn read_into(stream: &TcpStream, memory: Span<'_>, rest: &mut [u8], closed: &mut bool) -> usize {
+    while !*closed {
+        match memory.receive(stream, rest) {
+            Ok(n) if n > 0 => return n,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return 0,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => *closed = true,
+        }
+    }
+    0
 }
 
 /// Reads the available bytes, and returns how many.

@@ -9,8 +9,9 @@ use mscclpp_bootstrap::StreamKeys;
 
 use self::connection::Connection;
 use super::frame::{Frame, FrameKind, LaunchId, Malformed, Signal};
-use super::{Buffer, Capabilities, Lost, Received, Transport};
+use super::{Buffer, Capabilities, Destination, Lost, Received, RemoteAddress, Transport};
 use crate::error::Error;
+use crate::memory::Span;
 
 /// Maximum number of bytes of a put, so that a peer can make this rank provide only buffers of this length.
 pub(super) const MAX_PUT_BYTES: u64 = 1 << 20;
@@ -57,6 +58,10 @@ impl<B: Buffer> Transport<B> for Tcp<B> {
         }
     }
 
+    fn put_from(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, source: Span<'_>) -> Option<u64> {
+        self.connections.get_mut(&peer)?.put_from(launch, to, source)
+    }
+
     fn is_flushed(&self, peer: u32) -> bool {
         self.connections.get(&peer).is_none_or(|connection| connection.queued() == 0)
     }
@@ -73,10 +78,10 @@ impl<B: Buffer> Transport<B> for Tcp<B> {
         &mut self,
         peer: u32,
         launch: u64,
-        buffer: &mut dyn FnMut(u64) -> Option<B>,
+        destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed> {
         match self.connections.get_mut(&peer) {
-            Some(connection) => connection.receive(launch, MAX_PUT_BYTES, buffer),
+            Some(connection) => connection.receive(launch, MAX_PUT_BYTES, destination),
             None => Ok(Received::Nothing),
         }
     }

@@ -21,7 +21,7 @@ use super::worker::{
     Worker,
 };
 use crate::transport::frame::{FRAME_BYTES, Frame, Malformed};
-use crate::transport::{Buffer, Lost, Received};
+use crate::transport::{Buffer, Destination, Lost, Received};
 
 /// Maximum number of bytes of sources that UCX has.
 const MAX_SENT_BYTES: usize = 4 << 20;
@@ -265,23 +265,24 @@ impl<B: Buffer + 'static> Connection<B> {
         &mut self,
         worker: &Worker,
         (launch, most): (u64, u64),
-        buffer: &mut dyn FnMut(u64) -> Option<B>,
+        destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed> {
         self.watch(worker);
         if let Some(malformed) = self.malformed {
             return Err(malformed);
         }
-        self.receive_next(worker, (launch, most), buffer).inspect_err(|malformed| self.malformed = Some(*malformed))
+        self.receive_next(worker, (launch, most), destination)
+            .inspect_err(|malformed| self.malformed = Some(*malformed))
     }
 
     fn receive_next(
         &mut self,
         worker: &Worker,
         (launch, most): (u64, u64),
-        buffer: &mut dyn FnMut(u64) -> Option<B>,
+        destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed> {
         while self.incoming.len() < MAX_RECEIVES && self.open_next(worker, most)? {}
-        let started = self.start_receives(worker, launch, buffer);
+        let started = self.start_receives(worker, launch, destination);
         let part = if started { Received::Part } else { Received::Nothing };
         let Some(first) = self.incoming.front_mut().filter(|first| first.frame.launch.launch <= launch) else {
             return Ok(self.receive_last(launch));
@@ -351,7 +352,7 @@ impl<B: Buffer + 'static> Connection<B> {
     }
 
     /// Provides messages with buffers, in their order, and returns whether there were any without.
-    fn start_receives(&mut self, worker: &Worker, launch: u64, buffer: &mut dyn FnMut(u64) -> Option<B>) -> bool {
+    fn start_receives(&mut self, worker: &Worker, launch: u64, destination: &mut dyn Destination<B>) -> bool {
         let mut started = false;
         for Incoming { frame, bytes, .. } in &mut self.incoming {
             if frame.launch.launch > launch {
@@ -362,12 +363,12 @@ impl<B: Buffer + 'static> Connection<B> {
                 Bytes::Receiving(_) | Bytes::Ready(_) => continue,
                 Bytes::Eager(_) | Bytes::Offered(_) if len == 0 => Bytes::Ready(None),
                 Bytes::Eager(from) => {
-                    let Some(mut buffer) = buffer(len as u64) else { break };
+                    let Some(mut buffer) = destination.buffer(len as u64) else { break };
                     buffer.as_mut()[..len].copy_from_slice(from);
                     Bytes::Ready(Some(buffer))
                 }
                 Bytes::Offered(descriptor) => {
-                    let Some(buffer) = buffer(len as u64) else { break };
+                    let Some(buffer) = destination.buffer(len as u64) else { break };
                     let Some(descriptor) = descriptor.take() else { break };
                     Bytes::Receiving(worker.receive(descriptor, len, buffer))
                 }

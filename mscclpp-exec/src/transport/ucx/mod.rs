@@ -32,10 +32,11 @@ use self::opening::{Agreed, Opening};
 use self::progress::Progress;
 pub use self::report::{UcxReport, try_ucx};
 use self::worker::{Token, Worker};
-use super::frame::{Frame, FrameKind, LaunchId, Malformed, Signal};
+use super::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
 use super::tcp::{MAX_PUT_BYTES, MAX_QUEUED_BYTES, Tcp};
-use super::{Buffer, Capabilities, Lost, Received, Transport};
+use super::{Buffer, Capabilities, Destination, Lost, Received, Transport};
 use crate::error::Error;
+use crate::memory::Span;
 
 /// Connections to peers.
 pub(crate) struct Ucx<B: Buffer + 'static> {
@@ -155,6 +156,13 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
         }
     }
 
+    fn put_from(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, source: Span<'_>) -> Option<u64> {
+        match self.links.get(&peer)? {
+            Link::Tcp => self.tcp.put_from(peer, launch, to, source),
+            Link::Opening(_) | Link::Ucx(_) => None,
+        }
+    }
+
     fn is_flushed(&self, peer: u32) -> bool {
         match self.links.get(&peer) {
             Some(Link::Opening(opening)) => opening.pending.is_empty(),
@@ -183,7 +191,7 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
         &mut self,
         peer: u32,
         launch: u64,
-        buffer: &mut dyn FnMut(u64) -> Option<B>,
+        destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed> {
         self.advance(peer);
         let worker = worker_of(&self.progress);
@@ -191,9 +199,9 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
             (Some(Link::Opening(opening)), _) => opening.malformed().map_or(Ok(Received::Nothing), Err),
             (Some(Link::Ucx(connection)), Some(worker)) => {
                 worker.progress();
-                connection.receive(&worker, (launch, MAX_PUT_BYTES), buffer)
+                connection.receive(&worker, (launch, MAX_PUT_BYTES), destination)
             }
-            (Some(Link::Tcp), _) => self.tcp.receive(peer, launch, buffer),
+            (Some(Link::Tcp), _) => self.tcp.receive(peer, launch, destination),
             _ => Ok(Received::Nothing),
         }
     }
