@@ -66,6 +66,7 @@ static ALL: &[BuiltinAlgorithm] = &[
     allreduce::rank_order_ports::ENTRY,
     allreduce::one_shot::ENTRY,
     allreduce::one_shot_packets::ENTRY,
+    allreduce::one_shot_ports::ENTRY,
     allreduce::switch::ENTRY,
     allreduce::switch_packets::ENTRY,
     allreduce::switch_pipeline::ENTRY,

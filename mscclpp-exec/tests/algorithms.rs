@@ -250,6 +250,7 @@ pub(crate) fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
         }
         "reducescatter_packets" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
         "allreduce_ring_order" => Cost { sent: others, read: others, scratch: 2.0, ..none },
+        "allreduce_one_shot_ports" => Cost { sent: g - 1.0, ported: p - g, scratch: p * p, ..none },
         "allreduce_rank_order_ports" => {
             Cost { sent: 2.0 * (g - 1.0) / p, ported: 2.0 * (p - g) / p, scratch: p, ..none }
         }

@@ -199,6 +199,7 @@ fn algorithms_that_claim_the_order_of_ranks_are_proved_to_have_it() {
     }
     let expected = [
         "allreduce_one_shot_packets",
+        "allreduce_one_shot_ports",
         "allreduce_rank_order",
         "allreduce_rank_order_ports",
         "allreduce_switch_packets",
@@ -227,7 +228,7 @@ fn requests_for_the_order_of_ranks_are_met_for_every_reduction_on_any_nodes() {
         }
     }
     // Without the algorithms that have it, the reason is given.
-    assert!(registry.remove("allreduce_rank_order_ports"));
+    assert!(registry.remove("allreduce_rank_order_ports") && registry.remove("allreduce_one_shot_ports"));
     let error = registry.select(&request(CollectiveKind::AllReduce, 8, 4)).expect_err("nothing has this order");
     let SelectError::NoAlgorithm { rejections, .. } = &error else { panic!("{error}") };
     assert!(rejections.iter().any(|(_, why)| *why == Rejection::NotInRankOrder), "{error}");

@@ -27,6 +27,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-exec/src/communicator/background.rs", "the signal on which ranks write dumps"),
     ("mscclpp-exec/src/cuda", "memory between processes goes through file descriptors"),
     ("mscclpp-exec/src/file.rs", "permissions of files, where a system has them"),
+    ("mscclpp-exec/src/memory/span/stream.rs", "transfers between memory and sockets"),
     ("mscclpp-exec/src/process", "ranks as processes"),
     ("mscclpp-exec/src/shm", "segments of shared memory"),
     ("mscclpp-exec/src/transport/ucx", "random bytes of the kernel"),

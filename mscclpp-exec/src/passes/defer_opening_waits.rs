@@ -9,8 +9,8 @@
 //! # What is moved
 //!
 //! A wait on a port channel from a rank of another node, outside of loops, if the signal that it waits for is the first one of
-//! the channel, and if its thread block does nothing before it but signal. The wait moves behind the puts and signals to that
-//! rank that follow it; if every node has one rank, behind those to any rank. It remains before everything else.
+//! the channel, and if its thread block does nothing before it but signal. The wait moves to after the puts and signals to that
+//! rank that follow it; if every node has one rank, after those to any rank. It remains before everything else.
 //!
 //! # Why this is sound
 //!
@@ -34,7 +34,7 @@ use mscclpp_core::types::ChannelKind;
 
 use crate::interpret::{Block, Opcode, ResolvedPlan};
 
-/// Moves waits for the start of ranks of other nodes behind what is sent to them. `nodes`: node of each rank.
+/// Moves waits for the start of ranks of other nodes to after what is sent to them. `nodes`: node of each rank.
 pub(crate) fn defer_opening_waits(program: &mut ResolvedPlan, nodes: &[u32]) {
     let node = |rank: u32| nodes.get(rank as usize);
     let has_one_rank_per_node = nodes.iter().collect::<BTreeSet<_>>().len() == nodes.len();
@@ -55,7 +55,7 @@ pub(crate) fn defer_opening_waits(program: &mut ResolvedPlan, nodes: &[u32]) {
                 && first_waits[at_channel] == Some(*at)
         };
         let openings: Vec<u32> = outside_loops(program, &code).filter(is_opening).collect();
-        // The last one first, so that each can move behind the operations that the next one moved behind.
+        // The last one first, so that each can pass the operations that the next one passed.
         for &at in openings.iter().rev() {
             let [channel] = *program.ids(&program.instrs[at as usize]) else { continue };
             let peer = program.channels[channel as usize].peer;

@@ -32,7 +32,8 @@
 //!    operation, and thread blocks that wait in operations do not stop the connections; the wait at the end of the
 //!    launch that replaces it must not either. Otherwise a peer on another node whose data is not received cannot send
 //!    its next data to a third rank, for which the wait waits.
-//! 5. *Scratch of another layout.* A launch that lays out scratch differently from the plan's last one starts with a
+//! 5. *Messages.* What is sent to a rank of another node in a launch is received when that rank has started the launch.
+//! 6. *Scratch of another layout.* A launch that lays out scratch differently from the plan's last one starts with a
 //!    barrier.
 //!
 //! # Use

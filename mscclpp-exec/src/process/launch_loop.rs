@@ -171,25 +171,33 @@ impl LaunchLoop<'_> {
         if !connections.is_empty() {
             launch.remote = Some(connections);
         }
-        let mut pass = Pass { progress: false, done: true };
         let agents = &self.context.program.agents[self.context.agents.clone()];
-        for (code, state) in agents.iter().zip(self.states.iter_mut()) {
-            if state.at.instr >= code.end {
-                continue;
+        let mut pass = Pass { progress: false, done: true };
+        // Between nodes, thread blocks that the proxy has served run again before anything is sent: the end of what this rank
+        // sends then leaves with the data.
+        for _ in 0..if connections.is_empty() { 1 } else { 2 } {
+            pass.done = true;
+            for (code, state) in agents.iter().zip(self.states.iter_mut()) {
+                if state.at.instr >= code.end {
+                    continue;
+                }
+                let before = state.at;
+                pass.done &= launch.run(self.worker, code, state) == Progress::Next;
+                pass.progress |= state.at != before;
             }
-            let before = state.at;
-            pass.done &= launch.run(self.worker, code, state) == Progress::Next;
-            pass.progress |= state.at != before;
-        }
-        if pass.done && !connections.is_empty() {
-            connections.end();
-        }
-        if let Some(proxy) = self.context.proxy {
+            if pass.done && !connections.is_empty() {
+                connections.end();
+            }
+            let Some(proxy) = self.context.proxy else { break };
             let state = &mut self.states[agents.len()];
             let before = state.at;
             launch.serve(self.worker, proxy, state);
-            pass.progress |= state.at != before;
+            let has_served = state.at != before;
+            pass.progress |= has_served;
             pass.done &= self.context.counters.fifos[proxy].is_drained();
+            if !has_served {
+                break;
+            }
         }
         if !connections.is_empty() {
             if !self.has_sent && self.have_passed(&self.context.last_send) {

@@ -119,6 +119,7 @@ const BY_SWITCH: &str = "a switch moves every byte once";
 const IN_RANK_ORDER: &str = "every element is reduced in the order of ranks";
 const SMALL: &str = "small messages are sent as packets";
 const LARGE: &str = "large messages are moved once, over all links";
+const ONE_STEP_BETWEEN_NODES: &str = "between nodes, short messages are sent whole to every rank, in one step";
 const FEW_STEPS: &str = "between nodes, the number of steps dominates for short messages";
 const READS_BEAT_PACKETS: &str = "on the CPU, reading peer memory is cheaper than unpacking packets";
 const REDUCING_BEATS_COPYING: &str = "reducing unregistered data twice is cheaper than copying the results of peers";
@@ -161,6 +162,10 @@ pub(super) static RULES: &[Rule] = {
         Rule::new(AllReduce, One, ALL, ANY, "allreduce_rank_order", IN_RANK_ORDER),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical", FEW_STEPS).on_separate_devices(SHARE),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_ring_ports", TO_A_NEIGHBOR).on_separate_devices(ANY),
+        Rule::new(AllReduce, Several, 2, 16 * K, "allreduce_one_shot_ports", ONE_STEP_BETWEEN_NODES).on_cpu(),
+        Rule::new(AllReduce, Several, 16, 4 * K, "allreduce_one_shot_ports", ONE_STEP_BETWEEN_NODES)
+            .up_to_total(16 * K)
+            .on_cpu(),
         Rule::new(AllReduce, Several, ALL, 64 * K, "allreduce_hierarchical_packets", FEW_STEPS),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical", NODES),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_rank_order_ports", IN_RANK_ORDER),

@@ -34,8 +34,9 @@
 //!    after it become visible before. The first message that was changed, repeated, dropped, reordered or injected ends the
 //!    connection with [`Malformed::Unauthenticated`].
 //!
-//! Nothing here requires that a connection be a stream of bytes: messages are delivered whole, and into buffers that the
-//! receiver provides when their length is known, so an engine with active messages can receive into their final place.
+//! Nothing here requires that a connection be a stream of bytes: messages are delivered whole, and their bytes into buffers or memory
+//! that the receiver provides when their length is known ([`Destination`]). An engine that needs no copy of a source sends it from memory
+//! ([`put_from`](Transport::put_from)).
 //!
 //! Registration is not part of the trait, because no engine so far takes part in it. It is the business of each
 //! executor: `cuda::nodes::RegionTable` gives a region its key (`export`) and a peer's key an address (`add`); in the

@@ -152,7 +152,7 @@ impl Destination<Vec<u8>> for Pieces<'_> {
 /// Puts of memory are received into memory, in their order, whatever the sizes of the pieces, while the socket is full or not.
 #[test]
 fn tcp_moves_memory_to_memory() {
-    let lens = [1 << 14, 5, (1 << 18) + 1, 1 << 18, 40_000, 1 << 14, 3, (1 << 19) + 7, 70_001, 1 << 17];
+    let lens = [1 << 16, 5, (1 << 18) + 1, 1 << 18, 40_000, 1 << 16, 3, (1 << 19) + 7, 70_001, 1 << 17];
     let sources: Vec<Vec<u8>> = (0..).zip(lens).map(|(key, len)| content(key, len)).collect();
     for most in [1000, 1 << 16, 1 << 20] {
         let mut results: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len as usize]).collect();

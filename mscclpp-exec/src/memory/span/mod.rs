@@ -85,19 +85,23 @@ impl<'m> Span<'m> {
     /// Appends the first `n` bytes to `to`.
     pub(crate) fn read(self, n: usize, to: &mut Vec<u8>) {
         to.reserve(n);
-        for at in (0..n).step_by(LINE) {
-            let line: [u8; LINE] = bytemuck::cast(self.load(at, LINE.min(n - at)));
-            to.extend(&line[..LINE.min(n - at)]);
+        let line = |at: usize, n: usize| -> [u8; LINE] { bytemuck::cast(self.load(at, n)) };
+        for at in (0..n / LINE).map(|i| i * LINE) {
+            to.extend_from_slice(&line(at, LINE));
         }
+        let rest = n % LINE;
+        to.extend_from_slice(&line(n - rest, rest)[..rest]);
     }
 
     /// Writes bytes, from the first one on.
     pub(crate) fn write(self, bytes: &[u8]) {
-        for (i, bytes) in bytes.chunks(LINE).enumerate() {
-            let mut line = [0; LINE];
-            line[..bytes.len()].copy_from_slice(bytes);
-            self.store(i * LINE, bytes.len(), bytemuck::cast::<_, Line>(line));
+        let (lines, rest) = bytes.as_chunks::<LINE>();
+        for (i, line) in lines.iter().enumerate() {
+            self.store(i * LINE, LINE, bytemuck::cast::<_, Line>(*line));
         }
+        let mut line = [0; LINE];
+        line[..rest.len()].copy_from_slice(rest);
+        self.store(lines.len() * LINE, rest.len(), bytemuck::cast::<_, Line>(line));
     }
 
     #[inline(always)]

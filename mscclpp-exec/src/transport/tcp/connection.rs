@@ -60,16 +60,16 @@ struct Incoming<B> {
     taken: usize,
 }
 
-/// Number of bytes that are read at once, except into a buffer or memory.
-const READ_BYTES: usize = 1 << 16;
+/// Number of bytes that are read at once, except into a buffer or memory: enough for a short put with its signals, and few of the
+/// bytes of a long one, because they are copied.
+const READ_BYTES: usize = 1 << 13;
 
-/// Number of bytes that are read after those for memory: enough for the messages that follow a put, and few of the bytes of
-/// another put, because they are copied.
+/// Number of bytes that are read after those for memory: enough for the messages that follow a put.
 const REST_BYTES: usize = 1 << 12;
 
 /// Minimum number of bytes of a put that is sent from memory. A copy of a shorter one is sent together with the signals that follow
-/// it.
-const MIN_MEMORY_BYTES: usize = 1 << 14;
+/// it, which saves more than the copy takes.
+const MIN_MEMORY_BYTES: usize = 1 << 16;
 
 /// Maximum number of messages that are sent at once.
 const MAX_BATCH: usize = 16;
