@@ -188,7 +188,3 @@ class Work(_WORK):  # type: ignore[misc]
 
         for part in pending:
             part._native.then(one_ended)
-
-
-#: The work of every call that has ended before it returned.
-FINISHED = Work(None, [], None)
