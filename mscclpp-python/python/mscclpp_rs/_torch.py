@@ -19,7 +19,7 @@ from . import _native
 from ._errors import InvalidInputError, UnsupportedError
 from ._lists import by_tensor, check_alike, check_list, check_pairs, check_single
 from ._tensors import Buffers
-from ._work import Work, answer_through_wrappers
+from ._work import Work, answer_through_wrappers, keep_works_of_reducers
 
 NAME = "mscclpp"
 _UNSET = timedelta(milliseconds=-1)
@@ -541,6 +541,8 @@ def register() -> None:
     _native.use_tensors(torch.Tensor)
     if _BASE is c10d.Backend:
         answer_through_wrappers()
+    else:
+        keep_works_of_reducers()
     defaults = dict(dist.Backend.default_device_backend_map)
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     # Programs that name no backend get the one that they got before.
