@@ -1,6 +1,6 @@
 """A job whose rank 1 dies once, after a checkpoint: torchrun starts all ranks again, and they go on.
 
-torchrun --max-restarts 2 --nproc-per-node 2 mscclpp-python/tests/jobs/restarts.py
+torchrun --standalone --max-restarts 2 --nproc-per-node 2 mscclpp-python/tests/jobs/restarts.py
 """
 
 import os

@@ -79,7 +79,8 @@ impl Python {
         command.args(["-m", "torch.distributed.run", "--nproc-per-node", &ranks.to_string()]);
         // A failure of any other job must not be hidden by a second run.
         let restarts = if name == "restarts" { "2" } else { "0" };
-        command.args(["--max-restarts", restarts, "--master-port", &port.number.to_string()]);
+        let number = port.number.to_string();
+        command.args(["--max-restarts", restarts, "--master-port", &number, "--rdzv-id", &number]);
         command.arg(job(name)).env("BACKEND", backend);
         Rank::start(&mut command)?.output()
     }
