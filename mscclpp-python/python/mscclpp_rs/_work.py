@@ -13,8 +13,9 @@ import torch.distributed as dist
 
 from ._tensors import Buffers
 
-#: The class of works, of which PyTorch exports the name of its internal module only.
+#: The class of works, of which PyTorch exports the name of its internal module only, and that of DDP's reducers.
 _WORK: Any = getattr(dist, "_Work")
+_REDUCER: Any = getattr(dist, "Reducer")
 
 
 class _Search(threading.local):
@@ -69,7 +70,7 @@ def keep_works_of_reducers() -> None:
     There a reducer gets a work itself, and not a wrapper that keeps its part in Python. Once that is gone, the reducer's wait calls no method
     of Python and has no end: ``join(divide_by_initial_world_size=False)``.
     """
-    of_torch = dist.Reducer._set_forward_pass_work_handle
+    of_torch = _REDUCER._set_forward_pass_work_handle
     kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def method(reducer: Any, work: Any, use_static_world_size: bool) -> None:
@@ -77,7 +78,7 @@ def keep_works_of_reducers() -> None:
         of_torch(reducer, work, use_static_world_size)
 
     method.__doc__ = of_torch.__doc__
-    setattr(dist.Reducer, "_set_forward_pass_work_handle", method)
+    setattr(_REDUCER, "_set_forward_pass_work_handle", method)
 
 
 class Work(_WORK):  # type: ignore[misc]
