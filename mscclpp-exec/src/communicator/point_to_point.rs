@@ -95,7 +95,7 @@ impl Communicator {
 
     /// Returns whether [`send`](Self::send) of slices of these lengths, one after the other, would return without waiting for the other
     /// rank: both have transferred slices of the same lengths in this direction before, they have at most 64 KiB each, and the other
-    /// rank is on this node and not far behind.
+    /// rank is on this node and has received all but the last ones.
     ///
     /// No other thread may make transfers between the two ranks.
     pub fn sends_at_once<T: Element>(&self, lens: &[usize], peer: u32) -> bool {

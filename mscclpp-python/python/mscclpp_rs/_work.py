@@ -67,7 +67,7 @@ def answer_through_wrappers() -> None:
 def keep_works_of_reducers() -> None:
     """Keeps the works that reducers of DDP wait for, before 2.14.
 
-    There a reducer gets a work itself, and not a wrapper that keeps its part in Python. Once that is gone, the reducer's wait calls no method
+    There a reducer gets a work itself, and not a wrapper that keeps its part in Python. Once that is dropped, the reducer's wait calls no method
     of Python and has no end: ``join(divide_by_initial_world_size=False)``.
     """
     of_torch = _REDUCER._set_forward_pass_work_handle

@@ -10,7 +10,7 @@ use crate::tensor::View;
 use crate::work::Completion;
 
 /// Intervals for which the thread of a source leaves a receive to a thread that waits for it.
-const PATIENCE: u8 = 2;
+const INTERVALS: u8 = 2;
 
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -50,9 +50,9 @@ impl Inbox {
 
     /// Leaves all receives to the threads of their ranks.
     pub(super) fn leave(&mut self) {
-        let mut left = self.posted.iter_mut().filter(|receive| receive.patience > 0).peekable();
+        let mut left = self.posted.iter_mut().filter(|receive| receive.intervals_left > 0).peekable();
         if left.peek().is_some() {
-            left.for_each(|receive| receive.patience = 0);
+            left.for_each(|receive| receive.intervals_left = 0);
             self.sources.values().for_each(|sender| sender.changed.notify_one());
         }
     }
@@ -80,14 +80,14 @@ pub(super) struct Receive {
     keep: Py<PyAny>,
     completion: Arc<Completion>,
     /// Intervals after which the thread of the source makes it.
-    pub(super) patience: u8,
+    pub(super) intervals_left: u8,
 }
 
 impl Receive {
     pub(super) fn new(source: Option<u32>, tag: i64, view: View, keep: Py<PyAny>, completion: Arc<Completion>) -> Self {
         // A thread can wait for the messages of one rank only.
-        let patience = if source.is_some() { PATIENCE } else { 0 };
-        Self { source, tag, view, keep, completion, patience }
+        let intervals_left = if source.is_some() { INTERVALS } else { 0 };
+        Self { source, tag, view, keep, completion, intervals_left }
     }
 
     pub(super) fn matches(&self, source: u32, tag: i64) -> bool {

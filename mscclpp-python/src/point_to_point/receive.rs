@@ -19,7 +19,7 @@ const LOOKS: Duration = Duration::from_micros(200);
 /// Number of looks before the thread yields the processor.
 const SPINS: u32 = 50;
 
-/// Time between two looks of a thread of a source for receives that nobody makes.
+/// Time between two looks of a thread of a source for receives that no thread makes.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Intervals without a receive after which it looks only when it is woken.
@@ -139,7 +139,7 @@ impl Receivers {
             return receive.finish(Err(failure));
         }
         sources()
-            .filter(|source| source.is_asleep || receive.patience == 0)
+            .filter(|source| source.is_asleep || receive.intervals_left == 0)
             .for_each(|source| source.changed.notify_one());
         inbox.posted.push_back(receive);
     }
@@ -184,7 +184,7 @@ impl Receivers {
             if inbox.sources.get(&source)?.failure.is_some() {
                 return None;
             }
-            if inbox.wanted(source).any(|receive| receive.patience == 0) && inbox.occupy(source) {
+            if inbox.wanted(source).any(|receive| receive.intervals_left == 0) && inbox.occupy(source) {
                 return Some(inbox.wanted(source).any(|receive| receive.source.is_some()));
             }
             idle = if inbox.wanted(source).next().is_some() { 0 } else { idle + 1 };
@@ -197,7 +197,9 @@ impl Receivers {
                 let waited = changed.wait_timeout(inbox, INTERVAL).unwrap_or_else(PoisonError::into_inner);
                 inbox = waited.0;
                 if waited.1.timed_out() {
-                    inbox.wanted(source).for_each(|receive| receive.patience = receive.patience.saturating_sub(1));
+                    inbox
+                        .wanted(source)
+                        .for_each(|receive| receive.intervals_left = receive.intervals_left.saturating_sub(1));
                 }
             }
         }

@@ -1,4 +1,4 @@
-"""A job whose rank 1 dies once, after a checkpoint: torchrun starts all ranks again, and they go on.
+"""A job whose rank 1 dies once, after a checkpoint: torchrun starts all ranks again, and they continue.
 
 torchrun --standalone --max-restarts 2 --nproc-per-node 2 mscclpp-python/tests/jobs/restarts.py
 """
@@ -20,7 +20,7 @@ STEPS, SAVED_AFTER, DIES_AFTER = 8, 3, 4
 
 
 @test
-def training_goes_on_after_a_rank_has_died():
+def training_continues_after_a_rank_has_died():
     if RESTARTS == 0 and RANK == 0:
         shutil.rmtree(FOLDER, ignore_errors=True)
         os.mkdir(FOLDER)
