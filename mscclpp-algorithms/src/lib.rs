@@ -92,6 +92,7 @@ static ALL: &[BuiltinAlgorithm] = &[
     broadcast::scatter::ENTRY,
     broadcast::chain::ENTRY,
     broadcast::packets::ENTRY,
+    broadcast::pull::ENTRY,
     broadcast::tree_ports::ENTRY,
     reduce::gather::ENTRY,
     reduce::rank_order::ENTRY,

@@ -269,6 +269,7 @@ pub(crate) fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
         "alltoall_ports_in_place" => Cost { ported: others, scratch: p - 1.0, ..none },
         "allreduce_one_shot" => Cost { read: p - 1.0, ..none },
         "alltoall_pull" => Cost { read: others, ..none },
+        "broadcast_pull" => Cost { read: 1.0, ..none },
         "broadcast_packets" => Cost { sent: 2.0 * (p - 1.0), scratch: p, ..none },
         "broadcast_tree_ports" => Cost { ported: p.log2().ceil(), ..none },
         "reduce_packets" => Cost { sent: 2.0, scratch: p * (p - 1.0), ..none },

@@ -34,7 +34,8 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_busy = false;
-        if state.has_thread || state.num_waiting > 0 {
+        // To wake the thread for nothing would cost more than a short call.
+        if !state.jobs.is_empty() || state.num_waiting > 0 || state.is_closed {
             drop(state);
             self.0.changed.notify_all();
         }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use crate::callbacks;
 use crate::failure::Failure;
+use crate::point_to_point::Helper;
 
 /// How long a thread of Python waits before it handles signals.
 pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -44,6 +45,11 @@ impl Completion {
                 callbacks.iter().for_each(|callback| call_back(py, callback, result.clone()));
             }));
         }
+    }
+
+    /// Returns whether the call has ended.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.lock().result.is_some()
     }
 
     /// Returns the result if it is there within a time.
@@ -85,20 +91,44 @@ fn call_back(py: Python<'_>, callback: &Py<PyAny>, result: Result<u32, Failure>)
 pub(crate) struct PyWork {
     pub(crate) completion: Arc<Completion>,
     pub(crate) name: &'static str,
+    /// What a thread that waits for a transfer does meanwhile.
+    pub(crate) helper: Option<Helper>,
+}
+
+impl PyWork {
+    /// Lets the call be made although no thread waits for it.
+    fn leave(&self) {
+        if let Some(helper) = &self.helper {
+            helper.leave();
+        }
+    }
 }
 
 #[pymethods]
 impl PyWork {
+    /// Whether the call is a send.
+    #[getter]
+    fn is_send(&self) -> bool {
+        self.name == "send"
+    }
+
     /// Waits until the call has ended, at most `timeout` milliseconds unless it is negative. Returns the rank that the data of a
     /// receive came from, 0 for other calls. Raises the exception of the call, and `TimeoutError` of this package.
     fn wait(&self, py: Python<'_>, timeout: i64) -> PyResult<u32> {
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+        if let Some(helper) = &self.helper {
+            py.detach(|| helper.help(&self.completion));
+        }
         self.completion.wait(py, self.name, timeout)
     }
 
     /// Returns whether the call has ended.
     fn is_completed(&self) -> bool {
-        self.completion.lock().result.is_some()
+        let is_finished = self.completion.is_finished();
+        if !is_finished {
+            self.leave();
+        }
+        is_finished
     }
 
     /// Returns the exception of the call, `None` before its end and for a call that succeeded.
@@ -109,6 +139,7 @@ impl PyWork {
 
     /// Calls `callback` with the exception of the call or `None` when it has ended, at once if it has.
     fn then(&self, py: Python<'_>, callback: Py<PyAny>) {
+        self.leave();
         let mut state = self.completion.lock();
         match state.result.clone() {
             Some(result) => {

@@ -55,6 +55,11 @@ impl<P> Cache<P> {
         Ok(&mut entry.prepared)
     }
 
+    /// Returns what is prepared for a request.
+    pub(super) fn find(&self, request: &Request) -> Option<&P> {
+        self.index.get(request).and_then(|at| self.entries.get(*at)).map(|entry| &entry.prepared)
+    }
+
     /// Returns how many requests are prepared.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
@@ -91,11 +96,6 @@ impl<P> Cache<P> {
 
 #[cfg(feature = "cuda")]
 impl<P> Cache<P> {
-    /// Returns what is prepared for a request.
-    pub(super) fn find(&self, request: &Request) -> Option<&P> {
-        self.index.get(request).and_then(|at| self.entries.get(*at)).map(|entry| &entry.prepared)
-    }
-
     /// Returns all that is prepared.
     pub(super) fn prepared(&self) -> impl Iterator<Item = &P> {
         self.entries.iter().map(|entry| &entry.prepared)

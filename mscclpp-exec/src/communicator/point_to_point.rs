@@ -93,6 +93,31 @@ impl Communicator {
         })
     }
 
+    /// Returns whether [`send`](Self::send) of slices of these lengths, one after the other, would return without waiting for the other
+    /// rank: both have transferred slices of the same lengths in this direction before, they have at most 64 KiB each, and the other
+    /// rank is on this node and has received all but the last ones.
+    ///
+    /// No other thread may make transfers between the two ranks.
+    pub fn sends_at_once<T: Element>(&self, lens: &[usize], peer: u32) -> bool {
+        let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pair) = pairs.get(&(peer, Sequence::OfSlices)) else { return false };
+        let Ok(calls) = pair.try_calls() else { return false };
+        let is_immediate = |(before, len): (u64, &usize)| {
+            let request = pair.transfer_request(T::TYPE, (len * size_of::<T>()) as u64, pair.rank());
+            calls.cache.find(&request).is_some_and(|prepared| prepared.is_immediate(before))
+        };
+        (0..).zip(lens).all(is_immediate)
+    }
+
+    /// Returns whether the other rank has started a transfer of slices that this rank has yet to make. What ranks of other nodes have
+    /// started is not known here.
+    pub fn has_started_transfer(&self, peer: u32) -> bool {
+        let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let executor =
+            pairs.get(&(peer, Sequence::OfSlices)).and_then(|pair| pair.inner.executor.get().map(|of| (of, pair)));
+        executor.is_some_and(|(executor, pair)| executor.has_started(1 - pair.rank()))
+    }
+
     /// Makes a call of a communicator with another rank.
     #[track_caller]
     pub(super) fn transfer(

@@ -20,6 +20,13 @@ pub(super) struct Prepared {
     counters: Arc<CallCounters>,
 }
 
+impl Prepared {
+    /// Returns whether a launch that follows `calls` others would wait for no other rank.
+    pub(super) fn is_immediate(&self, calls: u64) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.is_immediate(calls))
+    }
+}
+
 impl Communicator {
     /// Serves a request out of place; the caller has checked its lengths.
     #[track_caller]

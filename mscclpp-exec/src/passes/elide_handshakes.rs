@@ -35,8 +35,11 @@
 //!
 //! The validator proves the first three for a plan again, and names the plans that rely on the last.
 
+use std::collections::BTreeMap;
+
 use mscclpp_core::types::ChannelKind;
 
+use crate::interpret::program::Instr;
 use crate::interpret::{Block, Opcode, ResolvedPlan};
 
 /// Order that the launch protocol must establish instead of the elided signals.
@@ -155,44 +158,47 @@ fn count_elidable(program: &ResolvedPlan, elidable: &[bool], end: End) -> Vec<u3
         End::End => code.end - after_loops(program, code),
     };
     let mut counts: Vec<u32> = program.agents.iter().map(outside_loops).collect();
+    // By channel, whether an operation waits there or signals to there.
+    let arrivals = |instr: &Instr| {
+        let (is_wait, action) = (instr.action.is_wait(), instr.action);
+        program.ids(instr).iter().map(move |&channel| match action {
+            Opcode::Signal { .. } => (program.channels[channel as usize].pair as usize, is_wait),
+            _ => (channel as usize, is_wait),
+        })
+    };
+    let instr = |agent: usize, i: u32| {
+        let code = program.agents[agent];
+        &program.instrs[if end == End::Start { code.start + i } else { code.end - 1 - i } as usize]
+    };
+    let is_elidable = |instr: &Instr| {
+        let is_known = matches!(instr.action, Opcode::Nop | Opcode::Signal { .. } | Opcode::Wait { .. });
+        is_known && arrivals(instr).all(|(at, _)| elidable.get(at).is_some_and(|elidable| *elidable))
+    };
+    for (agent, count) in counts.iter_mut().enumerate() {
+        *count = (0..*count).take_while(|&i| is_elidable(instr(agent, i))).count() as u32;
+    }
     loop {
-        // By channel: signals and waits that would be elided.
-        let (mut signals, mut waits) = (vec![0_u64; elidable.len()], vec![0_u64; elidable.len()]);
-        let count_prefix = |agent: usize, signals: Option<(&[u64], &[u64])>| {
-            let code = program.agents[agent];
-            let fits = |at: u32| {
-                let instr = &program.instrs[at as usize];
-                let receiver = |channel: u32| match instr.action {
-                    Opcode::Signal { .. } => program.channels[channel as usize].pair as usize,
-                    _ => channel as usize,
-                };
-                let known = matches!(instr.action, Opcode::Nop | Opcode::Signal { .. } | Opcode::Wait { .. });
-                known
-                    && program.ids(instr).iter().all(|&channel| {
-                        let at = receiver(channel);
-                        elidable.get(at).is_some_and(|elidable| *elidable)
-                            && signals.is_none_or(|(signals, waits)| signals[at] == waits[at])
-                    })
-            };
-            let at = |i: u32| if end == End::Start { code.start + i } else { code.end - 1 - i };
-            (0..counts[agent]).take_while(|&i| fits(at(i))).count() as u32
-        };
-        let proposed: Vec<u32> = (0..counts.len()).map(|agent| count_prefix(agent, None)).collect();
-        for (code, &n) in program.agents.iter().zip(&proposed) {
-            let range = if end == End::Start { code.start..code.start + n } else { code.end - n..code.end };
-            for instr in &program.instrs[range.start as usize..range.end as usize] {
-                for &channel in program.ids(instr) {
-                    match instr.action {
-                        Opcode::Signal { .. } => signals[program.channels[channel as usize].pair as usize] += 1,
-                        Opcode::Wait { .. } => waits[channel as usize] += 1,
-                        _ => {}
-                    }
-                }
+        let mut totals = vec![[0_u64; 2]; elidable.len()];
+        for (agent, &count) in counts.iter().enumerate() {
+            for (at, is_wait) in (0..count).flat_map(|i| arrivals(instr(agent, i))) {
+                totals[at][usize::from(is_wait)] += 1;
             }
         }
-        let limited = |agent: usize| count_prefix(agent, Some((&signals, &waits))).min(proposed[agent]);
-        let balanced: Vec<u32> = (0..proposed.len()).map(limited).collect();
-        if balanced == proposed {
+        // Of what has no counterpart, the operations that are furthest from the end of the thread block stay, and so all beyond them.
+        let balanced = |(agent, &count): (usize, &u32)| {
+            let mut seen = BTreeMap::<_, u64>::new();
+            let stays = |&i: &u32| {
+                arrivals(instr(agent, i)).fold(false, |stays, (at, is_wait)| {
+                    let [own, other] = [is_wait, !is_wait].map(|kind| totals[at][usize::from(kind)]);
+                    let seen = seen.entry((at, is_wait)).or_default();
+                    *seen += 1;
+                    stays || *seen <= own.saturating_sub(other)
+                })
+            };
+            (0..count).rev().filter(stays).last().unwrap_or(count)
+        };
+        let balanced: Vec<u32> = counts.iter().enumerate().map(balanced).collect();
+        if balanced == counts {
             return balanced;
         }
         counts = balanced;
@@ -253,6 +259,19 @@ mod tests {
             assert!(before > 0 && syncs(&program) == 0, "{name}: {before}, then {}", syncs(&program));
             assert_eq!(elided.started, [true, false, true], "{name}");
             assert_eq!(elided.finished, [true, false, true], "{name}");
+        }
+    }
+
+    #[test]
+    fn handshakes_of_a_rank_without_other_operations_are_elided() {
+        let algorithm = algorithms::find("broadcast_pull").expect("it is in the library");
+        let mut spec = algorithm.spec(3, 3);
+        spec.collective.in_place = true;
+        let plan = Plan::new(&algorithm.compile_tree(spec, &[]).expect("it compiles"));
+        for (rank, peers) in [(0, [false, true, true]), (2, [true, false, false])] {
+            let mut program = resolve(&plan).expect("it can be run");
+            let elided = elide_handshakes(&mut program, rank, |_, _| true);
+            assert_eq!((syncs(&program), &elided.started[..], &elided.finished[..]), (0, &peers[..], &peers[..]));
         }
     }
 

@@ -57,6 +57,13 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Returns what a function finds in the session; `None` while a thread is in a call.
+    pub(super) fn peek<R>(&self, find: impl FnOnce(&Session) -> R) -> Option<R> {
+        self.session.try_lock().ok().map(|session| find(&session))
+    }
+}
+
 impl Executor {
     /// Connects the ranks of a communicator with default [`Options`] and the bootstrap's timeout. A collective call of
     /// all ranks.
@@ -129,6 +136,11 @@ impl Executor {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         self.inner.session()?.barrier()
+    }
+
+    /// Returns whether a rank of this node has started a call that this rank has yet to make; `false` while this rank is in a call.
+    pub(crate) fn has_started(&self, rank: u32) -> bool {
+        self.inner.peek(|session| session.has_started(rank)).unwrap_or(false)
     }
 
     /// Returns the control plane.

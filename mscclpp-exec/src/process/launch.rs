@@ -205,6 +205,16 @@ impl PreparedPlan {
         self.execute(["buffer", "output"], [Loan::Read(bytemuck::cast_slice(buffer)), Loan::Read(&[])])
     }
 
+    /// Returns whether a launch that follows `calls` others would wait for no other rank, if its slices are not registered: this rank
+    /// has nothing to do, and others read a copy.
+    pub(crate) fn is_immediate(&self, calls: u64) -> bool {
+        let is_short = self.params.buffers(&self.context.program).iter().all(|len| *len <= MAX_SHORT_BYTES);
+        let PlanState { program, agents, proxy, is_read_only, .. } = &*self.context;
+        let is_passive = proxy.is_none() && program.agents[agents.clone()].iter().all(|code| code.start == code.end);
+        let is_ready = |session: &Session| session.ring.is_some() && session.is_near(calls + 1);
+        is_short && is_passive && *is_read_only && self.inner.peek(is_ready).unwrap_or(false)
+    }
+
     fn check<T: Element>(&self, in_place: bool) -> Result<(), Error> {
         let (expected, found) = (self.params.message.dtype, T::TYPE);
         if expected != found {
@@ -265,6 +275,8 @@ impl PreparedPlan {
             }
             copies(views, copy_in, true);
             session.announce(number, *id, &lender.buffer_args);
+            // Peers may wait for the start alone, and this rank may have nothing to do that wakes them.
+            session.calls.unpark_peers(false);
             // From here on peers can access the buffers.
             let revoke = Revoke { last, buffer_args: &lender.buffer_args, written, lens };
             let (id, lasting) = (*id, lender.lasting);

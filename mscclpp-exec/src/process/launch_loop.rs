@@ -50,6 +50,17 @@ struct Pass {
     done: bool,
 }
 
+/// What a rank waits for, which it checks again before it parks.
+#[derive(Clone, Copy)]
+enum Awaited {
+    /// Progress of its thread blocks.
+    Progress { peer_buffers_blocked: bool },
+    /// The end of a peer's accesses to the buffers of this rank's caller.
+    Finish { local_rank: usize },
+    /// Something else, while none of its thread blocks may run.
+    Other,
+}
+
 /// Number of park intervals after the timeout in which a rank keeps waiting while it has not heard from all ranks. The
 /// whole machine may have been suspended, and a peer that is about to run is neither absent nor unresponsive.
 const MAX_LATE_PARKS: u32 = 100;
@@ -115,7 +126,7 @@ impl LaunchLoop<'_> {
             }
             if !pass.progress {
                 self.compare()?;
-                self.wait(&mut idle, Some(peer_buffers_blocked))?;
+                self.wait(&mut idle, Awaited::Progress { peer_buffers_blocked })?;
             }
         }
         self.compare()?;
@@ -143,7 +154,7 @@ impl LaunchLoop<'_> {
                 return self.session.synchronize_nodes();
             }
             self.serve_nodes(&mut idle)?;
-            self.wait(&mut idle, None)?;
+            self.wait(&mut idle, Awaited::Other)?;
         }
     }
 
@@ -278,6 +289,11 @@ impl LaunchLoop<'_> {
         Ok(true)
     }
 
+    /// Returns whether all peers have started whose start this rank awaits.
+    fn have_started(&self) -> bool {
+        self.context.awaited.iter().all(|&local_rank| self.session.calls.begun(local_rank, self.number).is_some())
+    }
+
     /// Maps a peer's buffers.
     fn map_buffers(&mut self, local_rank: usize, buffer_args: BufferArgs) -> Result<(), Error> {
         let peer = self.session.locals[local_rank];
@@ -307,7 +323,7 @@ impl LaunchLoop<'_> {
             while !self.session.calls.is_finished(local_rank, self.number) {
                 self.compare()?;
                 self.serve_nodes(&mut idle)?;
-                self.wait(&mut idle, None)?;
+                self.wait(&mut idle, Awaited::Finish { local_rank })?;
             }
         }
         Ok(())
@@ -318,7 +334,7 @@ impl LaunchLoop<'_> {
         let mut idle = Idle::default();
         while self.pending_senders().next().is_some() {
             self.serve_nodes(&mut idle)?;
-            self.wait(&mut idle, None)?;
+            self.wait(&mut idle, Awaited::Other)?;
         }
         Ok(())
     }
@@ -328,9 +344,8 @@ impl LaunchLoop<'_> {
         self.session.connections.pending_senders(&self.context.receives_from)
     }
 
-    /// Waits a little: spins at first, then yields the processor, then parks. `peer_buffers_blocked`: how to recheck whether a thread
-    /// block can make progress; `None` where none may run.
-    fn wait(&mut self, idle: &mut Idle, peer_buffers_blocked: Option<bool>) -> Result<(), Error> {
+    /// Waits a little: spins at first, then yields the processor, then parks.
+    fn wait(&mut self, idle: &mut Idle, awaited: Awaited) -> Result<(), Error> {
         idle.rounds = idle.rounds.saturating_add(1);
         let spins = if self.session.oversubscribed { 0 } else { SPINS };
         if idle.rounds < spins {
@@ -338,13 +353,13 @@ impl LaunchLoop<'_> {
         } else if idle.rounds < spins + YIELDS {
             std::thread::yield_now();
         } else {
-            self.wait_long(idle, peer_buffers_blocked)?;
+            self.wait_long(idle, awaited)?;
         }
         Ok(())
     }
 
     #[cold]
-    fn wait_long(&mut self, idle: &mut Idle, peer_buffers_blocked: Option<bool>) -> Result<(), Error> {
+    fn wait_long(&mut self, idle: &mut Idle, awaited: Awaited) -> Result<(), Error> {
         let timeout = self.session.options.timeout;
         if idle.timeout.is_none() {
             self.session.history.wait_in(self.number);
@@ -357,15 +372,19 @@ impl LaunchLoop<'_> {
         if cause.is_some() || (is_late && (self.have_all_reported() || idle.late >= MAX_LATE_PARKS)) {
             self.compare()?;
             // Where no thread block may run, either no peer's buffer was accessed yet, or all accesses have finished.
-            return Err(self.interrupt(cause, timeout, peer_buffers_blocked.unwrap_or(true)));
+            let peer_buffers_blocked = !matches!(awaited, Awaited::Progress { peer_buffers_blocked: false });
+            return Err(self.interrupt(cause, timeout, peer_buffers_blocked));
         }
         idle.late += u32::from(is_late);
         let token = self.session.calls.prepare_park();
-        if peer_buffers_blocked
-            .map(|peer_buffers_blocked| self.pass(peer_buffers_blocked))
-            .transpose()?
-            .is_some_and(|pass| pass.progress)
-        {
+        let has_arrived = match awaited {
+            Awaited::Progress { peer_buffers_blocked } => {
+                (peer_buffers_blocked && self.have_started()) || self.pass(peer_buffers_blocked)?.progress
+            }
+            Awaited::Finish { local_rank } => self.session.calls.is_finished(local_rank, self.number),
+            Awaited::Other => false,
+        };
+        if has_arrived {
             self.session.calls.cancel_park();
             self.session.calls.unpark_peers(false);
             idle.reset(self.session);

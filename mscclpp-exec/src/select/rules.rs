@@ -190,6 +190,7 @@ pub(super) static RULES: &[Rule] = {
         Rule::new(AllToAll, One, ALL, ANY, "alltoall_in_place", LARGE),
         Rule::new(AllToAll, Several, ALL, ANY, "alltoall_ports", LARGE),
         Rule::new(AllToAll, Several, ALL, ANY, "alltoall_ports_in_place", LARGE),
+        Rule::new(Broadcast, One, ALL, ANY, "broadcast_pull", READS_AVOID_COPIES).on_cpu(),
         Rule::new(Broadcast, One, 8, 8 * K, "broadcast_packets", ONE_STEP),
         Rule::new(Broadcast, One, ALL, ANY, "broadcast_scatter", LARGE),
         Rule::new(Broadcast, Several, ALL, 64 * K, "broadcast_tree_ports", FEW_STEPS),

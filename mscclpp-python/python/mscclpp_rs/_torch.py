@@ -19,22 +19,15 @@ from . import _native
 from ._errors import InvalidInputError, UnsupportedError
 from ._lists import by_tensor, check_alike, check_list, check_pairs, check_single
 from ._tensors import Buffers
-from ._work import FINISHED, Work, answer_through_wrappers
+from ._work import Work, answer_through_wrappers, keep_works_of_reducers
 
 NAME = "mscclpp"
 _UNSET = timedelta(milliseconds=-1)
 _KEY = "mscclpp/unique_id"
 _RED_OP: Any = c10d.ReduceOp.RedOpType
-_OPS = {
-    _RED_OP.SUM: 0,
-    _RED_OP.AVG: 1,
-    _RED_OP.PRODUCT: 2,
-    _RED_OP.MIN: 3,
-    _RED_OP.MAX: 4,
-    _RED_OP.BAND: 5,
-    _RED_OP.BOR: 6,
-    _RED_OP.BXOR: 7,
-}
+_SUM: Any = _RED_OP.SUM
+#: Reductions up to this number are native ones, with the numbers of PyTorch.
+_LAST_OP: int = _RED_OP.BXOR.value
 
 
 def _base() -> type:
@@ -85,6 +78,9 @@ class _ProcessGroup(dist.ProcessGroup):
 
 
 _BASE: Any = _base()
+#: What a call that is not asynchronous returns when it is done: with none, PyTorch has nothing to wrap and to wait for. Before 2.14, it
+#: needs a work.
+_DONE: Work | None = None if _BASE is c10d.Backend else Work(None, [], None)
 #: The backends of this process that have not been shut down.
 _BACKENDS: weakref.WeakSet[Backend] = weakref.WeakSet()
 #: The same by the names of their process groups.
@@ -93,7 +89,7 @@ _BY_GROUP: weakref.WeakValueDictionary[str, Backend] = weakref.WeakValueDictiona
 
 def _milliseconds(timeout: timedelta | None) -> int:
     """Returns a timeout for native calls: negative for that of the group."""
-    if timeout is None or timeout == _UNSET:
+    if timeout == _UNSET or timeout is None:
         return -1
     return max(int(timeout.total_seconds() * 1000), 0)
 
@@ -108,6 +104,15 @@ def _is_async(opts: Any) -> bool:
 
 def _root(opts: Any) -> int:
     return 0 if opts is None else opts.rootRank
+
+
+def _number(op: Any) -> int | None:
+    """Returns the number of a native reduction; none for others."""
+    # To compare takes half of the time of reading the number.
+    if op == _SUM:
+        return 0
+    number: int = getattr(op, "op", op).value
+    return number if number <= _LAST_OP else None
 
 
 class Backend(_BASE):  # type: ignore[misc]
@@ -212,22 +217,24 @@ class Backend(_BASE):  # type: ignore[misc]
 
     # Collective calls.
 
-    def _finish(self, work: Any, tensors: Any, buffers: Buffers | None = None) -> Work:
+    def _finish(self, work: Any, opts: Any, tensors: Any, buffers: Buffers | None = None) -> Work | None:
         """Returns the work of a native call."""
-        if work is None:
+        if work is not None:
+            done = Work(work, tensors, buffers)
+        else:
             if buffers is not None:
                 buffers.write_back()
-            done = Work.on_stream(tensors) if tensors and tensors[0].is_cuda else FINISHED
-        else:
-            done = Work(work, tensors, buffers)
+            if self._coalesced is None and not _is_async(opts):
+                return _DONE
+            done = Work.on_stream(tensors) if tensors and tensors[0].is_cuda else Work(None, tensors, None)
         if self._coalesced is not None:
             self._coalesced.append(done)
         return done
 
     def _op(self, opts: Any, tensors: Sequence[torch.Tensor], buffers: Buffers) -> tuple[int, list[torch.Tensor]]:
         """Returns the number of a reduction and its inputs, which are scaled for PREMUL_SUM."""
-        op = _RED_OP.SUM if opts is None else opts.reduceOp
-        number = _OPS.get(getattr(op, "op", op))
+        op = _SUM if opts is None else opts.reduceOp
+        number = _number(op)
         if number is not None:
             return number, list(tensors)
         try:
@@ -236,17 +243,17 @@ class Backend(_BASE):  # type: ignore[misc]
             raise InvalidInputError(f"reduction: expected one of torch.distributed.ReduceOp, found {op}") from None
         return 0, [buffers.scaled(tensor, factor) for tensor in tensors]
 
-    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work | None:
         """Replaces the tensor by the reduction of all ranks' tensors."""
         if opts is not None and len(tensors) == 1:
-            tensor, number = tensors[0], _OPS.get(opts.reduceOp.op)
+            tensor, number, is_async = tensors[0], _number(opts.reduceOp), opts.asyncOp
             if number is not None and tensor.layout is torch.strided and tensor.is_contiguous():
-                work = self._native.all_reduce(tensor, number, _milliseconds(opts.timeout), opts.asyncOp)
-                return self._finish(work, tensors)
+                work = self._native.all_reduce(tensor, number, _milliseconds(opts.timeout), is_async)
+                return _DONE if not is_async and self._coalesced is None else self._finish(work, opts, tensors)
         check_single("all_reduce", tensors)
         return self.allreduce_coalesced(tensors, opts)
 
-    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work | None:
         """Replaces each tensor by the reduction of all ranks' tensors."""
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         check_list("all_reduce", tensors)
@@ -257,15 +264,15 @@ class Backend(_BASE):  # type: ignore[misc]
         number, inputs = self._op(opts, tensors, buffers)
         inputs = [buffers.in_out(tensor, of) for tensor, of in zip(inputs, tensors)]
         work = self._native.all_reduce_coalesced(inputs, number, _timeout(opts), _is_async(opts))
-        return self._finish(work, tensors, buffers)
+        return self._finish(work, opts, tensors, buffers)
 
-    def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Work:
+    def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Work | None:
         """Replaces each sparse tensor by the sum of all ranks' tensors, before it returns."""
         if opts is not None and opts.reduceOp.op != _RED_OP.SUM:
             raise InvalidInputError("all_reduce of sparse tensors: expected ReduceOp.SUM, found another reduction")
         for tensor in tensors:
             self._sum_sparse(tensor)
-        return self._finish(None, tensors) if self._coalesced is not None else Work(None, tensors, None)
+        return self._finish(None, opts, tensors)
 
     def _sum_sparse(self, tensor: torch.Tensor) -> None:
         if tensor.layout is not torch.sparse_coo:
@@ -289,24 +296,24 @@ class Backend(_BASE):  # type: ignore[misc]
         total = torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape).coalesce()
         tensor.copy_(total)
 
-    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
+    def broadcast(self, tensors: Any, opts: Any = None) -> Work | None:
         """Replaces the tensor by that of rank ``opts.rootRank``."""
         check_single("broadcast", tensors)
         buffers = Buffers()
         tensor = buffers.in_out(tensors[0], tensors[0])
         work = self._native.broadcast(tensor, _root(opts), _timeout(opts), _is_async(opts))
-        return self._finish(work, tensors, buffers)
+        return self._finish(work, opts, tensors, buffers)
 
-    def reduce(self, tensors: Any, opts: Any = None) -> Work:
+    def reduce(self, tensors: Any, opts: Any = None) -> Work | None:
         """Replaces the tensor of rank ``opts.rootRank`` by the reduction of all ranks' tensors."""
         check_single("reduce", tensors)
         buffers, root = Buffers(), _root(opts)
         number, inputs = self._op(opts, tensors, buffers)
         tensor = buffers.in_out(inputs[0], tensors[0], is_written=self._rank == root)
         work = self._native.reduce(tensor, number, root, _timeout(opts), _is_async(opts))
-        return self._finish(work, tensors, buffers)
+        return self._finish(work, opts, tensors, buffers)
 
-    def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+    def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work | None:
         """Writes rank r's tensor to entry r of the list."""
         if isinstance(input_tensors, torch.Tensor):
             output_tensors, input_tensors = [output_tensors], [input_tensors]
@@ -321,28 +328,28 @@ class Backend(_BASE):  # type: ignore[misc]
                 if output.dtype != tensor.dtype:
                     raise InvalidInputError(f"all_gather: expected outputs of {tensor.dtype}, found {output.dtype}")
         work = self._native.all_gather_list(pairs, _timeout(opts), _is_async(opts))
-        return self._finish(work, [output for outputs in output_tensors for output in outputs], buffers)
+        return self._finish(work, opts, [output for outputs in output_tensors for output in outputs], buffers)
 
-    def allgather_coalesced(self, output_lists: Any, input_tensors: Any, opts: Any = None) -> Work:
+    def allgather_coalesced(self, output_lists: Any, input_tensors: Any, opts: Any = None) -> Work | None:
         """Writes tensor i of rank r to entry i of list r."""
         lists = by_tensor("all_gather_coalesced", output_lists, self._size, len(input_tensors))
         return self.allgather(lists, input_tensors, opts)
 
-    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work | None:
         """Writes all ranks' inputs to the output, in the order of ranks."""
         return self.all_gather_single_coalesced([output], [input], opts)
 
-    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work | None:
         """Writes all ranks' inputs to the outputs, in the order of ranks."""
         check_pairs("all_gather_into_tensor", outputs, inputs)
         buffers = Buffers()
         pairs = [(buffers.output(output), buffers.input(tensor)) for output, tensor in zip(outputs, inputs)]
-        return self._finish(self._native.all_gather(pairs, _timeout(opts), _is_async(opts)), outputs, buffers)
+        return self._finish(self._native.all_gather(pairs, _timeout(opts), _is_async(opts)), opts, outputs, buffers)
 
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work | None:
         """Reduces all ranks' tensors r and writes the result to the output of rank r."""
         if isinstance(output_tensors, torch.Tensor):
             output_tensors, input_tensors = [output_tensors], [input_tensors]
@@ -352,20 +359,20 @@ class Backend(_BASE):  # type: ignore[misc]
             number, scaled = self._op(opts, inputs, buffers)
             pairs.append((buffers.output(output), [buffers.input(tensor) for tensor in scaled]))
         work = self._native.reduce_scatter_list(pairs, number, _timeout(opts), _is_async(opts))
-        return self._finish(work, output_tensors, buffers)
+        return self._finish(work, opts, output_tensors, buffers)
 
-    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work | None:
         """Reduces all ranks' inputs and writes part r to the output of rank r."""
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
-    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work | None:
         """Reduces all ranks' inputs and writes part r to the outputs of rank r."""
         check_pairs("reduce_scatter_tensor", outputs, inputs)
         buffers = Buffers()
         number, scaled = self._op(opts, inputs, buffers)
         pairs = [(buffers.output(output), buffers.input(tensor)) for output, tensor in zip(outputs, scaled)]
         work = self._native.reduce_scatter(pairs, number, _timeout(opts), _is_async(opts))
-        return self._finish(work, outputs, buffers)
+        return self._finish(work, opts, outputs, buffers)
 
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -377,7 +384,7 @@ class Backend(_BASE):  # type: ignore[misc]
         output_splits: Sequence[int],
         input_splits: Sequence[int],
         opts: Any = None,
-    ) -> Work:
+    ) -> Work | None:
         """Sends part r of the input to rank r, and writes what rank r sends to part r of the output."""
         buffers = Buffers()
         to, source = buffers.output(output), buffers.input(input)
@@ -387,7 +394,7 @@ class Backend(_BASE):  # type: ignore[misc]
             work = self._native.all_to_all_list(outputs, inputs, _timeout(opts), _is_async(opts))
         else:
             work = self._native.all_to_all(to, source, _timeout(opts), _is_async(opts))
-        return self._finish(work, [output], buffers)
+        return self._finish(work, opts, [output], buffers)
 
     alltoall_base = all_to_all_single
 
@@ -400,36 +407,36 @@ class Backend(_BASE):  # type: ignore[misc]
             )
         return list(torch.split(tensor, sizes))
 
-    def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+    def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work | None:
         """Sends tensor r to rank r, and writes what rank r sends to entry r of the outputs."""
         buffers = Buffers()
         outputs = [buffers.output(output) for output in output_tensors]
         inputs = [buffers.input(tensor) for tensor in input_tensors]
         work = self._native.all_to_all_list(outputs, inputs, _timeout(opts), _is_async(opts))
-        return self._finish(work, output_tensors, buffers)
+        return self._finish(work, opts, output_tensors, buffers)
 
-    def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+    def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work | None:
         """Writes rank r's tensor to entry r of the list of rank ``opts.rootRank``."""
         buffers, root = Buffers(), _root(opts)
         outputs = output_tensors[0] if self._rank == root and output_tensors else []
         to = [buffers.output(output) for output in outputs]
         source = buffers.input(input_tensors[0])
         work = self._native.gather(to, source, root, _timeout(opts), _is_async(opts))
-        return self._finish(work, outputs, buffers)
+        return self._finish(work, opts, outputs, buffers)
 
-    def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+    def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work | None:
         """Writes entry r of the list of rank ``opts.rootRank`` to the tensor of rank r."""
         buffers, root = Buffers(), _root(opts)
         inputs = input_tensors[0] if self._rank == root and input_tensors else []
         source = [buffers.input(tensor) for tensor in inputs]
         to = buffers.output(output_tensors[0])
         work = self._native.scatter(to, source, root, _timeout(opts), _is_async(opts))
-        return self._finish(work, output_tensors, buffers)
+        return self._finish(work, opts, output_tensors, buffers)
 
-    def barrier(self, opts: Any = None) -> Work:
+    def barrier(self, opts: Any = None) -> Work | None:
         """Waits until all ranks have made this call."""
         self._native.synchronize()
-        return self._finish(self._native.barrier(_timeout(opts), _is_async(opts)), [])
+        return self._finish(self._native.barrier(_timeout(opts), _is_async(opts)), opts, [])
 
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
         """Waits until all ranks have made this call; the exception names a rank that is late."""
@@ -438,7 +445,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     # Transfers.
 
-    def send(self, tensors: Any, dst_rank: int, tag: int = 0) -> Work:
+    def send(self, tensors: Any, dst_rank: int, tag: int = 0) -> Work | None:
         """Sends a tensor to a rank, which receives it with the same tag; tensors on devices in the order of their calls.
 
         On devices, sends that exceed the buffer of 4 MiB occupy their stream until they are received: ranks that exchange such
@@ -447,27 +454,27 @@ class Backend(_BASE):  # type: ignore[misc]
         tensor = Buffers().input(tensors[0])
         if tensor.is_cuda:
             return self._transfer_on_device((True, tensor, dst_rank), tensors, None)
-        return self._finish(self._native.send(tensor, dst_rank, tag), tensors)
+        return self._finish(self._native.send(tensor, dst_rank, tag), None, tensors)
 
-    def recv(self, tensors: Any, src_rank: int, tag: int = 0) -> Work:
+    def recv(self, tensors: Any, src_rank: int, tag: int = 0) -> Work | None:
         """Receives a tensor from a rank."""
         buffers = Buffers()
         tensor = buffers.output(tensors[0])
         if tensor.is_cuda:
             return self._transfer_on_device((False, tensor, src_rank), tensors, buffers)
-        return self._finish(self._native.recv(tensor, src_rank, tag), tensors, buffers)
+        return self._finish(self._native.recv(tensor, src_rank, tag), None, tensors, buffers)
 
-    def _transfer_on_device(self, transfer: tuple[bool, torch.Tensor, int], tensors: Any, buffers: Buffers | None) -> Work:
+    def _transfer_on_device(self, transfer: tuple[bool, torch.Tensor, int], tensors: Any, buffers: Buffers | None) -> Work | None:
         if transfer[2] < 0:
             raise UnsupportedError("recv on a device: expected a source, found any; receive into a tensor on the CPU")
         if self._coalesced is None:
             self._native.transfer_on_device([transfer])
-            return self._finish(None, tensors, buffers)
+            return self._finish(None, None, tensors, buffers)
         # Ranks that exchange tensors on devices do it together.
         self._transfers.append((transfer, buffers))
-        return FINISHED
+        return _DONE
 
-    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work | None:
         """Receives a tensor from any rank."""
         return self.recv(tensors, -1, tag)
 
@@ -534,6 +541,8 @@ def register() -> None:
     _native.use_tensors(torch.Tensor)
     if _BASE is c10d.Backend:
         answer_through_wrappers()
+    else:
+        keep_works_of_reducers()
     defaults = dict(dist.Backend.default_device_backend_map)
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     # Programs that name no backend get the one that they got before.

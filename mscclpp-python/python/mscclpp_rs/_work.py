@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,8 +13,9 @@ import torch.distributed as dist
 
 from ._tensors import Buffers
 
-#: The class of works, of which PyTorch exports the name of its internal module only.
+#: The class of works, of which PyTorch exports the name of its internal module only, and that of DDP's reducers.
 _WORK: Any = getattr(dist, "_Work")
+_REDUCER: Any = getattr(dist, "Reducer")
 
 
 class _Search(threading.local):
@@ -62,6 +64,23 @@ def answer_through_wrappers() -> None:
         setattr(_WORK, name, forwarded(name))
 
 
+def keep_works_of_reducers() -> None:
+    """Keeps the works that reducers of DDP wait for, before 2.14.
+
+    There a reducer gets a work itself, and not a wrapper that keeps its part in Python. Once that is dropped, the reducer's wait calls no method
+    of Python and has no end: ``join(divide_by_initial_world_size=False)``.
+    """
+    of_torch = _REDUCER._set_forward_pass_work_handle
+    kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def method(reducer: Any, work: Any, use_static_world_size: bool) -> None:
+        kept[reducer] = work
+        of_torch(reducer, work, use_static_world_size)
+
+    method.__doc__ = of_torch.__doc__
+    setattr(_REDUCER, "_set_forward_pass_work_handle", method)
+
+
 class Work(_WORK):  # type: ignore[misc]
     """A call that was started; ``None`` as its native part for one that has ended."""
 
@@ -88,7 +107,8 @@ class Work(_WORK):  # type: ignore[misc]
     def of_all(works: Sequence[Work]) -> Work:
         """Returns a work that ends with all of several."""
         together = Work(None, [tensor for work in works for tensor in work.result()], None)
-        together._parts = works
+        # Sends last: a thread that waits for a receive makes it.
+        together._parts = sorted(works, key=lambda work: work._native is not None and work._native.is_send)
         return together
 
     def _write_back(self) -> None:
@@ -188,7 +208,3 @@ class Work(_WORK):  # type: ignore[misc]
 
         for part in pending:
             part._native.then(one_ended)
-
-
-#: The work of every call that has ended before it returned.
-FINISHED = Work(None, [], None)

@@ -228,16 +228,16 @@ impl PyCommunicator {
     fn send(&self, tensor: &Object<'_>, peer: u32, tag: i64) -> PyResult<PyWork> {
         self.ranks.check_process("send")?;
         let view = View::new(tensor)?;
-        let completion = self.ranks.point_to_point.send(view, peer, tag, tensor.clone().unbind())?;
-        Ok(PyWork { completion, name: "send" })
+        let completion = self.ranks.point_to_point.send(view, peer, tag, tensor)?;
+        Ok(PyWork { completion, name: "send", helper: Some(self.ranks.point_to_point.helper_of_send()) })
     }
 
     /// Receives a tensor from rank `peer`, from any rank if that is negative.
     fn recv(&self, tensor: &Object<'_>, peer: i64, tag: i64) -> PyResult<PyWork> {
         self.ranks.check_process("recv")?;
         let view = View::new(tensor)?;
-        let completion = self.ranks.point_to_point.recv(view, peer, tag, tensor.clone().unbind())?;
-        Ok(PyWork { completion, name: "recv" })
+        let (completion, helper) = self.ranks.point_to_point.recv(view, peer, tag, tensor)?;
+        Ok(PyWork { completion, name: "recv", helper: Some(helper) })
     }
 
     /// Makes sends and receives of tensors on a device together, enqueued on its current stream: tuples of whether this rank sends, the

@@ -72,7 +72,7 @@ impl PyCommunicator {
 
     fn start(&self, call: Call, timeout: Option<Duration>, keep: Py<PyAny>) -> Result<PyWork, Failure> {
         let (ranks, completion, name) = (Arc::clone(&self.ranks), Arc::new(Completion::default()), call.name());
-        let work = PyWork { completion: Arc::clone(&completion), name };
+        let work = PyWork { completion: Arc::clone(&completion), name, helper: None };
         self.ranks.queue.push(
             name,
             Box::new(move || {

@@ -49,6 +49,16 @@ def flat(net):
 
 
 @test
+def ddp_of_ranks_with_other_numbers_of_steps():
+    for divides_by_initial in (True, False):
+        net = nn.parallel.DistributedDataParallel(model())
+        with net.join(divide_by_initial_world_size=divides_by_initial):
+            train(net, steps=2 + RANK)
+        same_on_all_ranks(flat(net))
+        report(f"ddp join {divides_by_initial}", flat(net))
+
+
+@test
 def ddp():
     for name, options in {
         "plain": {},

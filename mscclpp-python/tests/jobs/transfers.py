@@ -89,6 +89,30 @@ def batches_of_transfers():
 
 
 @test
+def receives_that_no_thread_waits_for_are_made():
+    # Rank 0 waits for its transfer before the barrier, and rank 1 after it.
+    for count in (8, 500_000):
+        if RANK == 0:
+            dist.isend(values(RANK, count), 1).wait()
+        received = torch.zeros(count)
+        work = dist.irecv(received, 0) if RANK == 1 else None
+        dist.barrier()
+        if work is not None:
+            work.wait()
+            equal(received, values(0, count))
+
+
+@test
+def receives_are_made_while_a_thread_waits_for_a_send():
+    for count in (8, 500_000):
+        received = torch.zeros(count)
+        works = [dist.isend(values(RANK, count), NEXT), dist.irecv(received, PREVIOUS)]
+        for work in works:
+            work.wait()
+        equal(received, values(PREVIOUS, count))
+
+
+@test
 def transfers_pass_while_a_collective_call_waits():
     # Rank 0 makes the collective call only after it has received.
     tensor = torch.ones(4)

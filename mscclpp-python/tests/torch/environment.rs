@@ -77,7 +77,11 @@ impl Python {
         let port = Port::new();
         let mut command = self.command();
         command.args(["-m", "torch.distributed.run", "--nproc-per-node", &ranks.to_string()]);
-        command.args(["--master-port", &port.number.to_string()]).arg(job(name)).env("BACKEND", backend);
+        // A failure of any other job must not be hidden by a second run.
+        let restarts = if name == "restarts" { "2" } else { "0" };
+        let number = port.number.to_string();
+        command.args(["--max-restarts", restarts, "--master-port", &number, "--rdzv-id", &number]);
+        command.arg(job(name)).env("BACKEND", backend);
         Rank::start(&mut command)?.output()
     }
 

@@ -21,7 +21,8 @@ use ranks::Rank;
 const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
 
 /// Jobs, with their number of tests.
-const JOBS: [(&str, usize); 5] = [("collectives", 24), ("lists", 9), ("transfers", 9), ("training", 8), ("groups", 1)];
+const JOBS: [(&str, usize); 6] =
+    [("collectives", 24), ("lists", 9), ("transfers", 11), ("training", 9), ("groups", 1), ("restarts", 1)];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
 const FAILURES: [(&str, usize); 15] = [
@@ -77,7 +78,9 @@ fn of_version(version: &'static str) -> Vec<Trial> {
             add(format!("{job}_of_{ranks}_ranks_are_right"), Box::new(move |python| run(python, job, tests, ranks)));
         }
     }
-    for job in ["collectives", "lists", "training"] {
+    // Gloo of PyTorch 2.15 does not find its ranks after a restart.
+    let compared = ["collectives", "lists", "training", "restarts"];
+    for job in compared.into_iter().filter(|job| !(is_newest && *job == "restarts")) {
         for ranks in [2, 4] {
             let name = format!("{job}_of_{ranks}_ranks_have_the_digests_of_gloo");
             add(name, Box::new(move |python| digests_are_those_of_gloo(python, job, ranks)));

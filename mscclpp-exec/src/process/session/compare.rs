@@ -40,6 +40,22 @@ impl Session {
         Ok(number)
     }
 
+    /// Returns whether [`enter`](Self::enter) would wait for no peer in the next `calls` calls.
+    pub(in super::super) fn is_near(&self, calls: u64) -> bool {
+        // Calls that this rank has not compared yet may have been started.
+        let has_started = |local_rank: usize, number| {
+            self.compared[local_rank] >= number || self.calls.begun(local_rank, number).is_some()
+        };
+        let least = (self.number + calls).saturating_sub(AHEAD);
+        self.peers().all(|local_rank| least == 0 || has_started(local_rank, least))
+    }
+
+    /// Returns whether a rank of this node has started the next call.
+    pub(in super::super) fn has_started(&self, rank: u32) -> bool {
+        let local_rank = self.locals.iter().position(|local| *local == rank);
+        local_rank.is_some_and(|local_rank| self.calls.begun(local_rank, self.number + 1).is_some())
+    }
+
     /// Records this rank's call.
     #[inline]
     pub(in super::super) fn announce(&mut self, number: u64, id: u64, handed: &BufferArgs) {

@@ -1,0 +1,168 @@
+//! Sends and receives with tags, in any order and from any rank.
+//!
+//! Each rank has two communicators for them: one for transfers to higher ranks, one for those to lower ones, so that two ranks may both
+//! send first. A message is a header with tag and length, then the data. One whose tag no receive has yet is kept.
+//!
+//! Short messages are sent by the thread that calls, if they need not wait for the other rank, and received by a thread that waits for
+//! them. All others are transferred by a thread for each rank and direction.
+
+mod inbox;
+mod receive;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mscclpp_exec::{Communicator, Error};
+use pyo3::prelude::*;
+
+use self::inbox::{Inbox, Message, Receive};
+pub(crate) use self::receive::Helper;
+use self::receive::{Receivers, Source};
+use crate::failure::Failure;
+use crate::queue::Queue;
+use crate::tensor::View;
+use crate::work::Completion;
+
+/// What precedes the data of a message: its tag and bytes.
+type Header = [u64; 2];
+
+/// The transfers of a rank.
+pub(crate) struct PointToPoint {
+    /// For transfers to higher ranks, and to lower ones.
+    upward: Communicator,
+    downward: Communicator,
+    senders: Mutex<BTreeMap<u32, Arc<Queue>>>,
+    receivers: Arc<Receivers>,
+}
+
+impl PointToPoint {
+    /// Creates the communicators; a call of all ranks.
+    pub(crate) fn new(comm: &Communicator) -> Result<Self, Failure> {
+        let ranks: Vec<u32> = (0..comm.num_ranks()).collect();
+        let new = || {
+            let new = comm.subgroup(&ranks)?;
+            new.ok_or_else(|| Error::Internal("a communicator of all ranks lacks this one".into()))
+        };
+        Ok(Self { upward: new()?, downward: new()?, senders: Mutex::default(), receivers: Arc::default() })
+    }
+
+    fn check_peer(&self, call: &'static str, peer: u32) -> Result<(), Failure> {
+        let (rank, num_ranks) = (self.upward.rank(), self.upward.num_ranks());
+        if peer < num_ranks { Ok(()) } else { Err(Error::Peer { call, rank, peer, num_ranks }.into()) }
+    }
+
+    /// Returns the communicator of transfers from one rank to another.
+    fn comm(&self, from: u32, to: u32) -> &Communicator {
+        if from < to { &self.upward } else { &self.downward }
+    }
+
+    /// Returns what a thread does that waits for a send.
+    pub(crate) fn helper_of_send(&self) -> Helper {
+        Helper::Leaves(Arc::clone(&self.receivers))
+    }
+
+    /// Sends a tensor, or starts to.
+    pub(crate) fn send(
+        &self,
+        view: View,
+        peer: u32,
+        tag: i64,
+        tensor: &Bound<'_, PyAny>,
+    ) -> Result<Arc<Completion>, Failure> {
+        self.check_peer("send", peer)?;
+        let completion = Arc::new(Completion::default());
+        let rank = self.upward.rank();
+        if peer == rank {
+            // SAFETY: the tensor exists, and Python does not change it during the call.
+            let data = unsafe { view.slice::<u8>() }.to_vec();
+            self.receivers.arrived(Message { source: rank, tag, data });
+            completion.finish(Ok(rank));
+            return Ok(completion);
+        }
+        let outgoing = Outgoing { comm: self.comm(rank, peer).clone(), view, peer, tag };
+        let queue = {
+            let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(senders.entry(peer).or_default())
+        };
+        let sent = tensor.py().detach(|| {
+            let _turn = queue.try_enter()?;
+            outgoing.is_immediate().then(|| outgoing.send())
+        });
+        if let Some(sent) = sent {
+            completion.finish(sent);
+            return Ok(completion);
+        }
+        let (keep, finished) = (tensor.clone().unbind(), Arc::clone(&completion));
+        queue.push(
+            "send",
+            Box::new(move || {
+                let sent = outgoing.send();
+                drop(keep);
+                finished.finish(sent);
+            }),
+        )?;
+        Ok(completion)
+    }
+
+    /// Starts to receive a tensor, from any rank if `peer` is negative.
+    pub(crate) fn recv(
+        &self,
+        view: View,
+        peer: i64,
+        tag: i64,
+        tensor: &Bound<'_, PyAny>,
+    ) -> Result<(Arc<Completion>, Helper), Failure> {
+        let source = u32::try_from(peer).ok();
+        let rank = self.upward.rank();
+        source.map_or(Ok(()), |peer| self.check_peer("recv", peer))?;
+        let sources = match source {
+            Some(source) => source..source + 1,
+            None => 0..self.upward.num_ranks(),
+        };
+        for source in sources.filter(|source| *source != rank) {
+            self.receivers.start(source, self.comm(source, rank))?;
+        }
+        let completion = Arc::new(Completion::default());
+        let keep = tensor.clone().unbind();
+        self.receivers.post(Receive::new(source, tag, view, keep, Arc::clone(&completion)));
+        let receivers = Arc::clone(&self.receivers);
+        let helper = match source.filter(|source| *source != rank) {
+            Some(source) => Helper::Receives(Source { receivers, comm: self.comm(source, rank).clone(), rank: source }),
+            None => Helper::Leaves(receivers),
+        };
+        Ok((completion, helper))
+    }
+
+    /// Ends the threads that are not in a transfer.
+    pub(crate) fn close(&self) {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|queue| queue.close());
+        self.receivers.close();
+    }
+}
+
+/// A message to another rank, whose tensor exists until it is sent.
+struct Outgoing {
+    comm: Communicator,
+    view: View,
+    peer: u32,
+    tag: i64,
+}
+
+impl Outgoing {
+    /// Returns whether to send it takes no wait for the other rank.
+    fn is_immediate(&self) -> bool {
+        let lens = [size_of::<Header>(), self.view.bytes];
+        let len = if self.view.bytes == 0 { 1 } else { 2 };
+        self.comm.sends_at_once::<u8>(&lens[..len], self.peer)
+    }
+
+    fn send(&self) -> Result<u32, Failure> {
+        let header: Header = [self.tag as u64, self.view.bytes as u64];
+        let sent = self.comm.send::<u8>(bytemuck::bytes_of(&header), self.peer).and_then(|()| match self.view.bytes {
+            0 => Ok(()),
+            // SAFETY: the tensor exists, and Python does not change it until the call has ended.
+            _ => self.comm.send::<u8>(unsafe { self.view.slice() }, self.peer),
+        });
+        sent.map(|()| 0).map_err(|error| Failure::from(error).on(self.comm.rank(), "send"))
+    }
+}
