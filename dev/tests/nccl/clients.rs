@@ -27,6 +27,8 @@ pub(crate) fn tests() -> Vec<Test> {
         ("calls_in_odd_orders_of_two_processes_are_right", || all_ok(&run("odd_orders", 2, &[], &[])?)),
         ("calls_in_odd_orders_of_three_processes_are_right", || all_ok(&run("odd_orders", 3, &[], &[])?)),
         ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
+        ("communicator_of_two_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 2, &[], &[])?)),
+        ("communicator_of_three_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 3, &[], &[])?)),
         ("smallest_maximum_of_blocks_limits_calls_of_all_ranks", smallest_maximum),
         ("random_calls_are_codes", random_calls),
         ("invalid_arguments_are_codes_with_texts", || ran(&run("arguments", 1, &[], &[])?)),
