@@ -176,6 +176,10 @@ fn make(mut calls: Vec<Deferred>) -> Result<()> {
     if calls.len() <= 1 {
         return calls.pop().map_or(Ok(()), Deferred::run);
     }
+    let is_of_first = |call: &Deferred| call.comm().handle == calls[0].comm().handle;
+    if calls.iter().all(is_of_first) {
+        return make_lane(calls);
+    }
     let mut lanes: Vec<Lane> = Vec::new();
     for call in calls {
         let (device, identity, handle) = (call.comm().device.ordinal(), call.identity(), call.comm().handle);
