@@ -82,8 +82,9 @@ pub(crate) enum Frame {
     Query { from: u32, context: u64, id: u64, group: Vec<u32> },
     /// The report of a rank, as an answer to a query of rank `to`.
     Report { from: u32, to: u32, context: u64, id: u64, bytes: ByteBuf },
-    /// A rank continues without lost ranks of a communicator, of which `group` lists the ranks.
-    EnterShrink { context: u64, group: Vec<u32>, lost: Vec<u32>, timeout: Duration },
+    /// A rank continues without lost ranks of a communicator, of which `group` lists the ranks. `has_failed`: whether the
+    /// communicator has, as far as the rank knows.
+    EnterShrink { context: u64, group: Vec<u32>, lost: Vec<u32>, has_failed: bool, timeout: Duration },
     /// The number and the ranks of the communicator of the remaining ranks, or why there is none for the receiver.
     Shrunk { context: u64, result: Result<(u64, Vec<u32>), Error> },
     /// All communicators of the job have failed.

@@ -65,6 +65,8 @@ pub struct Bootstrap {
     /// This rank in this communicator.
     pub(super) rank: u32,
     nodes: Vec<u32>,
+    /// Each call states it.
+    ranks_per_node: u32,
     /// Distinguishes the communicator's calls and messages from those of other communicators.
     pub(super) context: u64,
     /// Number of the next collective call. The lock serializes the calls of several threads.
@@ -114,8 +116,22 @@ impl Bootstrap {
         let (failures, irrelevant_failures) = (link.inbox().num_failures().clone(), AtomicU64::new(0));
         let members: Vec<_> = group.iter().map(|rank| world[*rank as usize].clone()).collect();
         let nodes = rank_info::nodes(&members);
+        let ranks_per_node = rank_info::ranks_per_node(&nodes);
         let sequence = Mutex::new(0);
-        Self { link, world, group, scope, failures, irrelevant_failures, timeout, rank, nodes, context, sequence }
+        Self {
+            link,
+            world,
+            group,
+            scope,
+            failures,
+            irrelevant_failures,
+            timeout,
+            rank,
+            nodes,
+            ranks_per_node,
+            context,
+            sequence,
+        }
     }
 
     /// Returns this rank.
@@ -185,7 +201,7 @@ impl Bootstrap {
     /// consecutive. Otherwise returns 1, as if each rank were on a separate node: a plan for that runs on any
     /// placement.
     pub fn ranks_per_node(&self) -> u32 {
-        rank_info::ranks_per_node(&self.nodes)
+        self.ranks_per_node
     }
 
     /// Returns the timeouts of the communicator, which are those of rank 0.

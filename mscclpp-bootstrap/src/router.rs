@@ -124,11 +124,13 @@ impl Router {
                     Err(error) => self.fail_communicator(context, error, out),
                 }
             }
-            Frame::EnterShrink { context, group, lost, timeout } => {
+            Frame::EnterShrink { context, group, mut lost, has_failed, timeout } => {
+                lost.sort_unstable();
+                lost.dedup();
                 let (group, until) = (self.group_of(from, group), now + timeout.min(MAX_TIMEOUT));
                 match group {
                     Ok(_) if self.has_failed() => {}
-                    Ok(group) => self.enter_shrink(context, from, Claim { group, lost, now, until }, out),
+                    Ok(group) => self.enter_shrink(context, from, Claim { group, lost, has_failed, now, until }, out),
                     Err(error) => self.fail(error, out),
                 }
             }

@@ -23,7 +23,11 @@ impl Bootstrap {
     /// usually after a failure, with the ranks that [`Error::lost`] of the failure returns; without a failure, the new
     /// communicator has the ranks of the list excluded.
     ///
-    /// The new communicator consists of the ranks that call this and that no caller has in its list. Ranks that died or
+    /// A communicator that has not failed continues for all its ranks, also those that are excluded, which do not call this. The
+    /// new communicator consists of the ranks that are not in the list then, all of which pass the same one, and the communicator
+    /// may be shrunk again, by whatever ranks.
+    ///
+    /// After a failure the new communicator consists of the ranks that call this and that no caller has in its list. Ranks that died or
     /// left meanwhile need not be in any list. A rank that does not call this, although it lives and is in no list, is
     /// reported by [`Error::CollectiveTimeout`] after [`rendezvous_timeout`](super::Options::rendezvous_timeout).
     /// Communicators that were split from this one do not continue; pending calls and messages of a failed communicator
@@ -70,7 +74,8 @@ impl Bootstrap {
     fn shrink_in_job(&self, lost: &[u32]) -> Result<Option<(u64, Vec<u32>)>, Error> {
         let (inbox, context, timeout) = (self.link.inbox(), self.context, self.options().rendezvous_timeout);
         let (group, lost) = (self.group.to_vec(), lost.to_vec());
-        let posted = self.link.post(Frame::EnterShrink { context, group, lost, timeout });
+        let has_failed = self.check_alive().is_err();
+        let posted = self.link.post(Frame::EnterShrink { context, group, lost, has_failed, timeout });
         for time in [timeout, ROOT_GRACE_PERIOD] {
             let ended = posted.is_err() || inbox.job_end().is_some();
             let found = if ended { Err(()) } else { Ok(()) };

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -20,6 +21,11 @@ struct Output {
 
 static OUTPUT: Mutex<Option<Output>> = Mutex::new(None);
 
+/// Whether the level includes decisions: each call asks. The number of [`OFF`] and [`ON`]; 0 until the variables are read.
+static IS_INFO: AtomicU8 = AtomicU8::new(0);
+const OFF: u8 = 1;
+const ON: u8 = 2;
+
 impl Output {
     fn from_env() -> Self {
         let wanted = std::env::var("NCCL_DEBUG").unwrap_or_default().to_ascii_uppercase();
@@ -32,6 +38,7 @@ impl Output {
         let path = std::env::var("NCCL_DEBUG_FILE").ok().filter(|path| !path.is_empty());
         let path = path.map(|path| path.replace("%p", &std::process::id().to_string()).replace("%h", &host()));
         let file = path.and_then(|path| File::options().append(true).create(true).open(path).ok());
+        IS_INFO.store(if level >= LevelFilter::Info { ON } else { OFF }, Ordering::Relaxed);
         Self { level, has_version: !matches!(wanted.as_str(), "" | "WARN"), file }
     }
 }
@@ -111,9 +118,10 @@ pub(crate) fn warn(text: &str) {
 
 /// Returns whether decisions are printed.
 pub(crate) fn is_info() -> bool {
-    let mut is_on = false;
-    with_output(|output| is_on = output.level >= LevelFilter::Info);
-    is_on
+    if IS_INFO.load(Ordering::Relaxed) == 0 {
+        with_output(|_| {});
+    }
+    IS_INFO.load(Ordering::Relaxed) == ON
 }
 
 /// Prints a decision.

@@ -146,6 +146,10 @@ pub(crate) fn call(kind: Kind, arguments: Arguments, config: &CallConfig) -> Res
     let comm = comm::find(arguments.comm)?;
     let Some(mut call) = Call::new(comm, kind, &arguments, config)? else { return Ok(()) };
     call.profile();
+    if !open_group::is_open() {
+        let _profiled = profiler::end_group();
+        return call.run();
+    }
     add(Deferred::Call(Box::new(call)))
 }
 
@@ -171,6 +175,10 @@ struct Lane {
 fn make(mut calls: Vec<Deferred>) -> Result<()> {
     if calls.len() <= 1 {
         return calls.pop().map_or(Ok(()), Deferred::run);
+    }
+    let is_of_first = |call: &Deferred| call.comm().handle == calls[0].comm().handle;
+    if calls.iter().all(is_of_first) {
+        return make_lane(calls);
     }
     let mut lanes: Vec<Lane> = Vec::new();
     for call in calls {
@@ -220,6 +228,13 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {
         let (path, identity) = (first.path(), first.identity());
+        if let (Path::Collective, Deferred::Call(call)) = (path, &first) {
+            let handle = call.comm.handle;
+            if !failed.contains(&handle) {
+                result = result.and(call.run_collective().inspect_err(|_| failed.push(handle)));
+            }
+            continue;
+        }
         let mut run = vec![first];
         let is_together = |next: &Deferred| match path {
             Path::Collective | Path::OneSided => false,
@@ -232,11 +247,7 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
         run.retain(|call| !failed.contains(&call.comm().handle));
         let handles: Vec<_> = run.iter().map(|call| call.comm().handle).collect();
         let made = match path {
-            Path::Collective => run.iter().try_for_each(|call| match call {
-                Deferred::Call(call) => call.run_collective(),
-                _ => Ok(()),
-            }),
-            Path::OneSided => run.into_iter().try_for_each(|call| match call {
+            Path::Collective | Path::OneSided => run.into_iter().try_for_each(|call| match call {
                 Deferred::OneSided(call, _) => call.run(),
                 _ => Ok(()),
             }),

@@ -22,8 +22,10 @@ pub(super) struct Shrinks {
 #[derive(Debug)]
 struct Shrink {
     group: Vec<u32>,
-    /// By rank that continues: the ranks that it considers lost.
+    /// By rank that continues: the ranks that it considers lost, or excludes; ascending.
     claims: BTreeMap<u32, Vec<u32>>,
+    /// Whether a rank that continues knows that the communicator has failed.
+    has_failed: bool,
     since: Instant,
     /// When the first of the waiting ranks stops waiting.
     until: Instant,
@@ -34,6 +36,7 @@ struct Shrink {
 pub(super) struct Claim {
     pub(super) group: Vec<u32>,
     pub(super) lost: Vec<u32>,
+    pub(super) has_failed: bool,
     pub(super) now: Instant,
     pub(super) until: Instant,
 }
@@ -41,6 +44,12 @@ pub(super) struct Claim {
 impl Shrinks {
     pub(super) fn clear(&mut self) {
         self.open.clear();
+    }
+
+    /// Returns the number of a new communicator.
+    fn number(&mut self, context: u64) -> u64 {
+        self.created += 1;
+        context::number(context, self.created, SHRUNK)
     }
 
     pub(super) fn next_expiry(&self) -> Option<Instant> {
@@ -59,9 +68,10 @@ impl Router {
             let error = self.excluded(from, by.clone(), "they continued without it".into());
             return out.push(reply(from, context, Err(error)));
         }
-        let Claim { group, lost, now, until } = claim;
-        let new = || Shrink { group, claims: BTreeMap::new(), since: now, until };
+        let Claim { group, lost, has_failed, now, until } = claim;
+        let new = || Shrink { group, claims: BTreeMap::new(), has_failed, since: now, until };
         let shrink = self.shrinks.open.entry(context).or_insert_with(new);
+        shrink.has_failed |= has_failed;
         shrink.until = shrink.until.min(until);
         shrink.claims.insert(from, lost);
         self.complete_shrinks(out);
@@ -71,6 +81,10 @@ impl Router {
     pub(super) fn complete_shrinks(&mut self, out: &mut Vec<Delivery>) {
         let open: Vec<u64> = self.shrinks.open.keys().copied().collect();
         for context in open {
+            if !self.has_lost_ranks(context) {
+                self.complete_without_failure(context, out);
+                continue;
+            }
             let shrink = &self.shrinks.open[&context];
             let excluded = self.excluded_ranks(context, shrink);
             let remaining: Vec<u32> = shrink.group.iter().copied().filter(|rank| !excluded.contains(rank)).collect();
@@ -78,8 +92,7 @@ impl Router {
                 continue;
             }
             let Some(shrink) = self.shrinks.open.remove(&context) else { continue };
-            self.shrinks.created += 1;
-            let number = context::number(context, self.shrinks.created, SHRUNK);
+            let number = self.shrinks.number(context);
             let mut ended = self.shrinks.ended.remove(&context).unwrap_or_default();
             for rank in excluded {
                 let by = shrink.claims.iter().filter(|(_, lost)| lost.contains(&rank)).map(|(by, _)| *by);
@@ -97,21 +110,55 @@ impl Router {
         }
     }
 
+    /// Returns whether a communicator that is being shrunk has failed, or has lost ranks.
+    fn has_lost_ranks(&self, context: u64) -> bool {
+        let shrink = &self.shrinks.open[&context];
+        shrink.has_failed
+            || self.failed.contains_key(&context)
+            || self.shrinks.ended.contains_key(&context)
+            || shrink.group.iter().any(|rank| self.is_absent(*rank))
+    }
+
+    /// Creates the communicators of a shrink that follows no failure: of the ranks that exclude the same ones, when all others have
+    /// stated that. No rank is excluded from what comes later.
+    fn complete_without_failure(&mut self, context: u64, out: &mut Vec<Delivery>) {
+        let Some(mut shrink) = self.shrinks.open.remove(&context) else { return };
+        let lists: BTreeSet<Vec<u32>> = shrink.claims.values().cloned().collect();
+        for excluded in lists {
+            let remaining: Vec<u32> = shrink.group.iter().copied().filter(|rank| !excluded.contains(rank)).collect();
+            if remaining.iter().all(|rank| shrink.claims.get(rank) == Some(&excluded)) {
+                let number = self.shrinks.number(context);
+                shrink.claims.retain(|rank, _| !remaining.contains(rank));
+                out.extend(remaining.iter().map(|rank| reply(*rank, context, Ok((number, remaining.clone())))));
+            }
+        }
+        if !shrink.claims.is_empty() {
+            self.shrinks.open.insert(context, shrink);
+        }
+    }
+
     /// Ends the wait for ranks that neither continue nor are lost.
     pub(super) fn expire_shrinks(&mut self, now: Instant, out: &mut Vec<Delivery>) {
         let late = |shrinks: &Shrinks| shrinks.open.iter().find(|(_, open)| now >= open.until).map(|(at, _)| *at);
         while let Some(context) = late(&self.shrinks) {
+            let has_lost_ranks = self.has_lost_ranks(context);
             let Some(shrink) = self.shrinks.open.remove(&context) else { return };
-            let excluded = self.excluded_ranks(context, &shrink);
-            let is_missing = |rank: &&u32| !excluded.contains(rank) && !shrink.claims.contains_key(rank);
-            let missing = shrink.group.iter().filter(is_missing).map(|rank| self.members[*rank as usize].clone());
-            let error = Error::CollectiveTimeout {
-                call: "shrink".into(),
-                missing: missing.collect(),
-                waiting: shrink.claims.keys().copied().collect(),
-                waited: shrink.until - shrink.since,
-            };
-            out.extend(shrink.claims.keys().map(|rank| reply(*rank, context, Err(error.clone()))));
+            let of_all = self.excluded_ranks(context, &shrink);
+            for (&rank, list) in &shrink.claims {
+                // Without a failure a rank waits for those that exclude the same ones.
+                let is_waiting = |other: &u32| match has_lost_ranks {
+                    true => of_all.contains(other) || shrink.claims.contains_key(other),
+                    false => list.contains(other) || shrink.claims.get(other) == Some(list),
+                };
+                let missing = shrink.group.iter().filter(|other| !is_waiting(other));
+                let error = Error::CollectiveTimeout {
+                    call: "shrink".into(),
+                    missing: missing.map(|rank| self.members[*rank as usize].clone()).collect(),
+                    waiting: shrink.claims.keys().copied().collect(),
+                    waited: shrink.until - shrink.since,
+                };
+                out.push(reply(rank, context, Err(error)));
+            }
         }
     }
 
@@ -152,7 +199,8 @@ mod tests {
     fn shrink(router: &mut Router, from: u32, lost: &[u32], now: Instant) -> Vec<(u32, Result<Vec<u32>, Error>)> {
         let mut out = Vec::new();
         let group = (0..4).collect();
-        router.route(from, Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), timeout: LONG }, now, &mut out);
+        let frame = Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), has_failed: true, timeout: LONG };
+        router.route(from, frame, now, &mut out);
         results(out)
     }
 
@@ -209,5 +257,35 @@ mod tests {
         // The others continue without it.
         (0..2).for_each(|rank| _ = shrink(&mut router, rank, &[3], now));
         assert_eq!(shrink(&mut router, 2, &[3], now).len(), 3);
+    }
+
+    #[test]
+    fn shrinks_without_failure_exclude_no_rank_from_later_ones() {
+        let (mut router, now) = (router(4), Instant::now());
+        let mut exclude = |from: u32, lost: &[u32]| {
+            let (mut out, group) = (Vec::new(), (0..4).collect());
+            let frame = Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), has_failed: false, timeout: LONG };
+            router.route(from, frame, now, &mut out);
+            results(out)
+        };
+        // Two halves at once.
+        assert!(exclude(0, &[2, 3]).is_empty() && exclude(3, &[1, 0]).is_empty());
+        assert_eq!(exclude(1, &[3, 2]), [(0, Ok(vec![0, 1])), (1, Ok(vec![0, 1]))]);
+        assert_eq!(exclude(2, &[0, 1]), [(2, Ok(vec![2, 3])), (3, Ok(vec![2, 3]))]);
+        // Ranks that were excluded before.
+        assert!(exclude(1, &[0]).is_empty() && exclude(3, &[0]).is_empty());
+        assert_eq!(exclude(2, &[0]).len(), 3);
+    }
+
+    #[test]
+    fn failure_during_a_shrink_without_one_excludes_the_lost_rank() {
+        let (mut router, now) = (router(4), Instant::now());
+        let (mut out, group) = (Vec::new(), (0..4).collect());
+        let frame = Frame::EnterShrink { context: 3, group, lost: vec![1], has_failed: false, timeout: LONG };
+        router.route(0, frame, now, &mut out);
+        let error = Error::Died { who: Box::new(RankInfo::this(2, None)), how: "test".into() };
+        router.lose(2, error, &mut out);
+        assert!(results(out).is_empty());
+        assert_eq!(shrink(&mut router, 3, &[1], now), [(0, Ok(vec![0, 3])), (3, Ok(vec![0, 3]))]);
     }
 }

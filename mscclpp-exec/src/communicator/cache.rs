@@ -57,7 +57,9 @@ impl<P> Cache<P> {
 
     /// Returns what is prepared for a request.
     pub(super) fn find(&self, request: &Request) -> Option<&P> {
-        self.index.get(request).and_then(|at| self.entries.get(*at)).map(|entry| &entry.prepared)
+        let last = self.entries.get(self.last).filter(|last| last.request == *request);
+        let found = last.or_else(|| self.index.get(request).and_then(|at| self.entries.get(*at)));
+        found.map(|entry| &entry.prepared)
     }
 
     /// Returns how many requests are prepared.

@@ -2,6 +2,7 @@
 //! [`super::real`] implements it for CUDA; tests use a simulator.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -82,6 +83,33 @@ pub enum CaptureMode {
     Relaxed,
 }
 
+/// The contexts of a thread before a guard: the driver's current one, and that of the guard before; as numbers.
+pub(super) type Contexts = [usize; 2];
+
+/// Guard of a thread in which a driver's context is current; of [`Driver::enter`].
+#[must_use = "the context is current only as long as this exists"]
+#[derive(Debug, Default)]
+pub struct Entered {
+    /// Called when it is dropped.
+    leave: Option<(fn(Contexts), Contexts)>,
+    _of_thread: PhantomData<*const ()>,
+}
+
+impl Entered {
+    /// Creates a guard that calls a function when it is dropped.
+    pub(super) fn new(leave: fn(Contexts), before: Contexts) -> Self {
+        Self { leave: Some((leave, before)), _of_thread: PhantomData }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some((leave, before)) = self.leave {
+            leave(before);
+        }
+    }
+}
+
 /// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
@@ -138,6 +166,15 @@ pub unsafe trait Driver:
 
     /// Returns a number that all devices of a process share and that differs from that of every other process.
     fn process(&self) -> u64;
+
+    /// Makes the device's context current in this thread until the result is dropped, as each call does for itself: several calls
+    /// of the thread then ask for the current context once.
+    ///
+    /// # Errors
+    /// Only those of every call.
+    fn enter(&self) -> Result<Entered> {
+        Ok(Entered::default())
+    }
 
     /// Returns the other devices that this process sees.
     ///

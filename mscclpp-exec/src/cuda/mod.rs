@@ -73,7 +73,7 @@ pub(crate) use capture::{SetUp, refuse_in_capture};
 pub(crate) use counter::{Counter, DeferredWait, DeferredWork};
 pub use device::{Device, current_device, device_count};
 pub use driver::{
-    Allocation, CaptureMode, Driver, DriverError, Export, Fabric, Handle, Mapped, Mapping, Peer, Properties,
+    Allocation, CaptureMode, Driver, DriverError, Entered, Export, Fabric, Handle, Mapped, Mapping, Peer, Properties,
     SharedDriver,
 };
 pub use executor::{Executor, Options, PrepareOptions};

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::calls::Priority;
 use super::capture::{CaptureGuard, SetUp};
 use super::device::Device;
-use super::driver::{self, CaptureMode, Driver, Handle, SharedDriver};
+use super::driver::{self, CaptureMode, Driver, Entered, Handle, SharedDriver};
 use crate::error::Error;
 
 /// Interval at which a destructor polls an event.
@@ -19,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 ///
 /// `Send` and `Sync`: any thread may enqueue work; the driver orders it.
 pub struct Stream {
-    lanes: Vec<Arc<Lane>>,
+    lanes: SmallVec<[Arc<Lane>; 1]>,
 }
 
 static_assertions::assert_impl_all!(Stream: Send, Sync);
@@ -86,7 +88,7 @@ impl Stream {
     }
 
     fn owned(device: &Device, handle: Handle) -> Self {
-        Self { lanes: vec![Arc::new(Lane::new(device, handle, true))] }
+        Self { lanes: smallvec![Arc::new(Lane::new(device, handle, true))] }
     }
 
     /// Wraps a stream that the caller created and destroys: a `CUstream` of the driver's interface.
@@ -96,7 +98,7 @@ impl Stream {
     /// of each thread (`CU_STREAM_PER_THREAD`) is a different stream in every thread, so the result must stay in the
     /// thread that created it.
     pub unsafe fn from_raw(device: &Device, stream: usize) -> Self {
-        Self { lanes: vec![Lane::foreign(device, Handle(stream))] }
+        Self { lanes: smallvec![Lane::foreign(device, Handle(stream))] }
     }
 
     /// Joins streams of several devices into one, for launches of an executor on all of them.
@@ -191,6 +193,14 @@ impl Stream {
         let device = self.devices().next();
         let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
         Ok(SetUp::begin(device.driver(), is_captured)?)
+    }
+
+    /// Makes the context of the first device current in this thread until the result is dropped, for several calls of the driver.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub(crate) fn enter(&self) -> Result<Entered, Error> {
+        Ok(self.lanes.first().map_or_else(|| Ok(Entered::default()), |lane| lane.driver().enter())?)
     }
 
     /// Lets captures of other threads continue, whatever the current thread calls from now on. For threads of this library.

@@ -38,6 +38,8 @@ const LINES: usize = 1 + RING as usize * ENTRY_LINES;
 /// A kind of call as it is written to the ring.
 pub(crate) struct CallText {
     id: u64,
+    /// Hash of the words: entries of the ring that have them already are not written again.
+    of_words: u64,
     words: [u64; TEXT_WORDS],
 }
 
@@ -55,25 +57,16 @@ impl CallText {
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
         }
-        Self { id: fnv(text.as_bytes()), words }
+        Self { id: fnv(text.as_bytes()), of_words: fnv(&bytes), words }
     }
 }
 
-/// An entry of a ring.
-struct Entry {
-    chain: u64,
-    words: [u64; TEXT_WORDS],
-}
-
-impl Entry {
-    /// Describes a call for messages: `allreduce of 4 KiB f32, sum (call 7) at src/main.rs:10:5`.
-    fn describe(&self, number: u64) -> String {
-        let bytes: Vec<u8> =
-            self.words.iter().flat_map(|word| word.to_le_bytes()).take_while(|&byte| byte != 0).collect();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let (call, place) = text.split_once('\n').unwrap_or((&text, "an unknown place"));
-        format!("{call} (call {number}) at {place}")
-    }
+/// Describes a call for messages: `allreduce of 4 KiB f32, sum (call 7) at src/main.rs:10:5`.
+fn describe(words: &[u64; TEXT_WORDS], number: u64) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|&byte| byte != 0).collect();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (call, place) = text.split_once('\n').unwrap_or((&text, "an unknown place"));
+    format!("{call} (call {number}) at {place}")
 }
 
 /// The rings of the ranks of a node.
@@ -87,6 +80,8 @@ pub(crate) struct CallRing {
     number: u64,
     /// Hashes of all calls up to each of this rank's last ones.
     chains: Vec<u64>,
+    /// By entry of this rank's ring: the hash of the words that it has.
+    texts: Vec<u64>,
     /// By local rank: the last call that is known to be the same.
     compared: Vec<u64>,
 }
@@ -108,7 +103,8 @@ impl Session {
 impl CallRing {
     fn new(rings: Vec<(u32, SharedCacheLines)>, own_local_rank: usize) -> Self {
         let compared = vec![0; rings.len()];
-        Self { rings, _memory: None, own_local_rank, number: 0, chains: vec![0; CHAINS as usize], compared }
+        let (chains, texts) = (vec![0; CHAINS as usize], vec![0; RING as usize]);
+        Self { rings, _memory: None, own_local_rank, number: 0, chains, texts, compared }
     }
 
     /// Records that this rank makes a call.
@@ -117,8 +113,11 @@ impl CallRing {
         self.number += 1;
         self.chains[(self.number % CHAINS) as usize] = chain;
         let own = &self.rings[self.own_local_rank].1;
-        for (at, &word) in call.words.iter().enumerate() {
-            text_word(own, self.number, at).store(word, Relaxed);
+        let written = &mut self.texts[(self.number % RING) as usize];
+        if std::mem::replace(written, call.of_words) != call.of_words {
+            for (at, &word) in call.words.iter().enumerate() {
+                text_word(own, self.number, at).store(word, Relaxed);
+            }
         }
         own.at(entry_line(self.number)).store(chain, Relaxed);
         own.at(0).store(self.number, Release);
@@ -144,8 +143,8 @@ impl CallRing {
             if last <= self.compared[local_rank] || self.number - last >= CHAINS {
                 continue;
             }
-            match read(ring, last) {
-                Some(entry) if entry.chain == self.chain(last) => self.compared[local_rank] = last,
+            match read_chain(ring, last) {
+                Some(chain) if chain == self.chain(last) => self.compared[local_rank] = last,
                 Some(_) => return Err(self.mismatch(bootstrap, local_rank, last)),
                 None => {}
             }
@@ -183,15 +182,12 @@ impl CallRing {
     #[cold]
     fn mismatch(&self, bootstrap: &bootstrap::Bootstrap, local_rank: usize, last: u64) -> bootstrap::Error {
         let ring = &self.rings[local_rank].1;
-        let differs = |number: u64| read(ring, number).is_some_and(|entry| entry.chain != self.chain(number));
+        let differs = |number: u64| read_chain(ring, number).is_some_and(|chain| chain != self.chain(number));
         let oldest = self.compared[local_rank].max(self.number.saturating_sub(CHAINS - 1)) + 1;
         let number = (oldest..=last).find(|&number| differs(number)).unwrap_or(last);
         let chain = |(at, (rank, ring)): (usize, &(u32, SharedCacheLines))| {
-            let entry = read(ring, number);
-            entry
-                .map(|entry| entry.chain)
-                .or((at == self.own_local_rank).then(|| self.chain(number)))
-                .map(|c| (*rank, c))
+            let chain = read_chain(ring, number).or((at == self.own_local_rank).then(|| self.chain(number)));
+            chain.map(|chain| (*rank, chain))
         };
         let chains: Vec<(u32, u64)> = self.rings.iter().enumerate().filter_map(chain).collect();
         let pair = (self.rings[self.own_local_rank].0, self.rings[local_rank].0);
@@ -210,7 +206,8 @@ impl CallRing {
 
     /// Describes a call of a rank, if it is still in the ring.
     fn describe(&self, local_rank: usize, number: u64) -> String {
-        read(&self.rings[local_rank].1, number).map_or_else(|| format!("call {number}"), |entry| entry.describe(number))
+        let words = read_text(&self.rings[local_rank].1, number);
+        words.map_or_else(|| format!("call {number}"), |words| describe(&words, number))
     }
 
     /// Returns the hash of this rank's calls up to one of the last [`CHAINS`].
@@ -228,19 +225,24 @@ fn text_word(ring: &SharedCacheLines, number: u64, at: usize) -> &AtomicU64 {
     &ring.line(entry_line(number) + 1 + at / 8)[at % 8]
 }
 
-/// Reads the entry of a call; `None` if the rank has not made it or has overwritten it.
-fn read(ring: &SharedCacheLines, number: u64) -> Option<Entry> {
+/// Reads the hash of a rank's calls up to one; `None` if the rank has not made it or has overwritten it.
+fn read_chain(ring: &SharedCacheLines, number: u64) -> Option<u64> {
+    read(ring, number, || ring.at(entry_line(number)).load(Relaxed))
+}
+
+/// Reads the text of a call; `None` as for [`read_chain`].
+fn read_text(ring: &SharedCacheLines, number: u64) -> Option<[u64; TEXT_WORDS]> {
+    read(ring, number, || std::array::from_fn(|at| text_word(ring, number, at).load(Relaxed)))
+}
+
+fn read<T>(ring: &SharedCacheLines, number: u64, of_entry: impl FnOnce() -> T) -> Option<T> {
     if number == 0 || ring.at(0).load(Acquire) < number {
         return None;
     }
-    let mut words = [0; TEXT_WORDS];
-    for (at, word) in words.iter_mut().enumerate() {
-        *word = text_word(ring, number, at).load(Relaxed);
-    }
-    let chain = ring.at(entry_line(number)).load(Relaxed);
+    let found = of_entry();
     fence(Acquire);
     // The rank may be writing the entry after its last one.
-    (ring.at(0).load(Relaxed) + 1 < number + RING).then_some(Entry { chain, words })
+    (ring.at(0).load(Relaxed) + 1 < number + RING).then_some(found)
 }
 
 #[cfg(test)]
@@ -294,6 +296,22 @@ mod tests {
         assert!(first_call.starts_with("a reduction (call 18) at ") && first_call.contains("call_ring.rs"), "{found}");
         assert!(second_call.starts_with("a gather (call 18) at "), "{found}");
         assert_eq!(rings[0].compare(&ranks[0]), Err(found));
+    }
+
+    #[test]
+    fn entries_that_are_used_again_have_the_text_of_their_last_call() {
+        let (mut rings, ranks) = rings(2);
+        let places = [text("call 0"), text("call 1"), text("call 2")];
+        for ring in &mut rings {
+            // The number of entries is no multiple of 3, so that each has another text in the next round.
+            (0..3 * RING).for_each(|number| ring.post(&places[(number % 3) as usize]));
+        }
+        rings[0].post(&places[0]);
+        rings[1].post(&places[2]);
+        let found = rings[0].compare(&ranks[0]).expect_err("rank 1 differs").to_string();
+        let number = 3 * RING + 1;
+        assert!(found.contains(&format!("call 0 (call {number}) at ")), "{found}");
+        assert!(found.contains(&format!("call 2 (call {number}) at ")), "{found}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Properties of a call that all ranks share.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
@@ -23,7 +24,7 @@ use crate::message::Message;
 /// let request = Request { in_place: true, ..Request::new(CollectiveKind::AllReduce, 8, DataType::F32, 1 << 20) };
 /// assert_eq!(request.to_string(), "allreduce of 1 MiB f32, sum, in place, 8 ranks on 1 node");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The collective.
     pub collective: CollectiveKind,
@@ -57,6 +58,18 @@ pub struct Request {
     pub backend: Backend,
     /// Whether all ranks are agents of one launch, which share its threads: a [`cpu::Executor`](crate::cpu::Executor).
     pub virtual_ranks: bool,
+}
+
+impl Hash for Request {
+    /// Hashes what differs among the requests of a communicator, in few words: each call looks its request up.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let op = self.op.map_or(0, |op| 1 + op as u64);
+        let kind = [self.dtype as u64, op, u64::from(self.in_place), u64::from(self.registered)];
+        let kind = kind.into_iter().fold(u64::from(self.root), |words, field| words << 6 | field);
+        state.write_u64(self.bytes);
+        state.write_u64(kind);
+        self.collective.hash(state);
+    }
 }
 
 /// A backend that runs plans.

@@ -75,7 +75,8 @@ pub(crate) struct Comm {
     calling: Mutex<()>,
     /// Held while the watching thread checks: a launch that it ends has failed before others learn that it has ended.
     watching: Mutex<()>,
-    streams: Mutex<HashMap<usize, Arc<Stream>>>,
+    /// By handle; programs use few.
+    streams: Mutex<Vec<(usize, Arc<Stream>)>>,
     pub(crate) memories: Memories,
     pub(crate) operators: Operators,
     signals: Signals,
@@ -241,10 +242,15 @@ impl Comm {
             return stream();
         }
         let mut streams = lock(&self.streams);
-        if streams.len() >= MAX_STREAMS && !streams.contains_key(&handle) {
+        if let Some((_, known)) = streams.iter().find(|(of, _)| *of == handle) {
+            return Arc::clone(known);
+        }
+        if streams.len() >= MAX_STREAMS {
             streams.clear();
         }
-        Arc::clone(streams.entry(handle).or_insert_with(stream))
+        let new = stream();
+        streams.push((handle, Arc::clone(&new)));
+        new
     }
 
     /// Returns the communicator's profiler if a plugin asks for events.

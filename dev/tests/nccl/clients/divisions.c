@@ -26,7 +26,7 @@ static int settled(ncclComm_t of) {
 
 /// A communicator of the model: the numbers of its ranks in the job, by rank.
 typedef struct {
-  int members[kMaxRanks], size, is_checked, is_shrunk, is_destroyed;
+  int members[kMaxRanks], size, is_checked, is_destroyed;
   ncclComm_t comm;
 } part_t;
 
@@ -129,7 +129,7 @@ static void split(rank_t* self, part_t* of, const config_t* config) {
   if (colors[own] == kNoColor && none) FAIL("a communicator without color");
 }
 
-/// Excludes random ranks, which take no part, and for which the communicator has failed then: it is not used any more.
+/// Excludes random ranks, which take no part.
 static void shrink(rank_t* self, part_t* of, const config_t* config) {
   int excluded[kMaxRanks], count = 0, own = position(of, self->rank);
   int kept = below(&self->shared, of->size), first = (kept + 1 + below(&self->shared, of->size - 1)) % of->size;
@@ -138,9 +138,6 @@ static void shrink(rank_t* self, part_t* of, const config_t* config) {
     if (at != kept && (at == first || below(&self->shared, 2))) excluded[count++] = at;
     else part->members[part->size++] = of->members[at];
   }
-  if (own >= 0 && settled(of->comm)) FAIL("before a shrink: %s", last_error(of->comm));
-  meet(self, of);
-  of->is_shrunk = 1;
   if (own < 0 || position(part, self->rank) < 0) return;
   begun("shrink", NCCL(ncclCommShrink, (ncclComm_t, int*, int, ncclComm_t*, const config_t*, int), of->comm, excluded, count, &part->comm, config, 0));
 }
@@ -171,7 +168,7 @@ static void grow(rank_t* self, part_t* of, const config_t* config) {
 static void destroy(rank_t* self, part_t* part, int finalizes) {
   part->is_destroyed = 1;
   if (position(part, self->rank) < 0) return;
-  if (finalizes && !part->is_shrunk) {
+  if (finalizes) {
     begun("finalize", NCCL(ncclCommFinalize, (ncclComm_t), part->comm));
     int code = settled(part->comm);
     if (code) FAIL("finalize: code %d: %s", code, last_error(part->comm));
@@ -183,7 +180,7 @@ static void destroy(rank_t* self, part_t* part, int finalizes) {
 static part_t* any(rank_t* self) {
   for (;;) {
     part_t* part = &self->parts[below(&self->shared, self->num_parts)];
-    if (part->is_destroyed || part->is_shrunk) continue;
+    if (part->is_destroyed) continue;
     check(self, part);
     return part;
   }
@@ -196,7 +193,7 @@ static void divide(rank_t* self, part_t* of, int is_alone) {
   // Without a configuration it is that of the communicator.
   const config_t* given = below(&self->shared, 4) ? &config : 0;
   int way = below(&self->shared, 4);
-  if (way == 0 && of->size > 1 && of != self->parts && is_alone) shrink(self, of, given);
+  if (way == 0 && of->size > 1 && is_alone) shrink(self, of, given);
   else if (way == 1 && of->size < self->ranks && is_alone) grow(self, of, given);
   else split(self, of, given);
 }
@@ -207,7 +204,7 @@ static void step(rank_t* self) {
     part_t* of = any(self);
     divide(self, of, 1);
     // A rank that does not poll must not be overtaken by its own calls.
-    if (!of->is_shrunk && position(of, self->rank) >= 0 && below(&self->own, 2) && settled(of->comm)) FAIL("divided: %s", last_error(of->comm));
+    if (position(of, self->rank) >= 0 && below(&self->own, 2) && settled(of->comm)) FAIL("divided: %s", last_error(of->comm));
   } else {
     part_t* of[kMaxOfGroup];
     count = 1 + below(&self->shared, kMaxOfGroup);

@@ -1,10 +1,11 @@
-// Host time of NCCL's calls. Prints a line for each kind: its name, the nanoseconds per call, those of them that the driver's launches take, and
-// the launches per call, all of the median round. The driver is `timed.c`. With a library that does nothing, times are those of the loop.
+// Host time of NCCL's calls of a kind, without the launches, which are skipped so that no kernels run on the cores. Prints its name, the
+// nanoseconds per call, those of them that other functions of the driver take, and the launches per call in hundredths; medians. The driver
+// is `timed.c`. With a library that does nothing, times are those of the loop.
 #include <time.h>
 
 #include "job.h"
 
-enum { kCount = 256, kWarmUp = 4, kRounds = 60, kCalls = 16, kGroup = 8 };
+enum { kCount = 256, kWarmUp = 4, kRounds = 61, kCalls = 480, kGroup = 8 };
 
 static uint64_t now(void) {
   struct timespec time;
@@ -13,7 +14,7 @@ static uint64_t now(void) {
 }
 
 static int (*all_reduce) REDUCTION, (*sends) SEND, (*receives) RECV, (*group_start)(void), (*group_end)(void);
-static void (*launches)(uint64_t*, uint64_t*);
+static void (*driver_counts)(uint64_t*, uint64_t*), (*skip_launches)(int, int);
 static ncclComm_t comm;
 static stream_t stream;
 static int32_t *first, *second;
@@ -38,49 +39,60 @@ static void exchange(void) {
   check(group_end());
 }
 
-typedef struct { uint64_t total, driver, launches; } round_t;
-
-static int by_rest(const void* a, const void* b) {
-  const round_t *x = a, *y = b;
-  uint64_t of_x = x->total - x->driver, of_y = y->total - y->driver;
-  return (of_x > of_y) - (of_x < of_y);
+static int ascending(const void* a, const void* b) {
+  const uint64_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
 }
 
-/// Measures rounds of enqueued work; the device completes it between rounds. `calls` are counted in each piece of work.
+static uint64_t median(uint64_t* values) {
+  qsort(values, kRounds, sizeof *values, ascending);
+  return values[kRounds / 2];
+}
+
+/// Measures rounds of work, of which each piece has this number of calls.
 static void measure(const char* name, void (*work)(void), int calls) {
-  round_t rounds[kRounds];
-  for (int round = -kWarmUp; round < kRounds; ++round) {
-    int repetitions = kCalls / calls ? kCalls / calls : 1;
-    uint64_t driver, count, driver_after, count_after;
-    launches(&driver, &count);
+  for (int i = 0; i < kWarmUp; ++i) work();
+  synchronize(stream);
+  uint64_t totals[kRounds], drivers[kRounds], before, after, launches, of_round = 0;
+  int pieces = kCalls / calls;
+  for (int round = 0; round < kRounds; ++round) {
+    skip_launches(1, 0);
+    driver_counts(&before, &launches);
     uint64_t begin = now();
-    for (int i = 0; i < repetitions; ++i) work();
-    uint64_t end = now();
-    launches(&driver_after, &count_after);
-    synchronize(stream);
-    int made = repetitions * calls;
-    if (round >= 0) rounds[round] = (round_t){(end - begin) / made, (driver_after - driver) / made, (count_after - count) * 100 / made};
+    for (int i = 0; i < pieces; ++i) work();
+    totals[round] = (now() - begin) / kCalls;
+    driver_counts(&after, &of_round);
+    of_round -= launches;
+    // Clocks take time, so that the driver's is measured apart.
+    skip_launches(1, 1);
+    driver_counts(&before, &launches);
+    for (int i = 0; i < pieces; ++i) work();
+    driver_counts(&after, &launches);
+    drivers[round] = (after - before) / kCalls;
   }
-  qsort(rounds, kRounds, sizeof *rounds, by_rest);
-  round_t median = rounds[kRounds / 2];
-  printf("%s %llu %llu %llu\n", name, (unsigned long long)median.total, (unsigned long long)median.driver, (unsigned long long)median.launches);
+  skip_launches(0, 0);
+  printf("%s %llu %llu %llu\n", name, (unsigned long long)median(totals), (unsigned long long)median(drivers),
+         (unsigned long long)(of_round * 100 / kCalls));
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+  const char* kind = argc > 1 ? argv[1] : "";
   comm = join();
   *(void**)&all_reduce = find(nccl_library, "ncclAllReduce");
   *(void**)&sends = find(nccl_library, "ncclSend");
   *(void**)&receives = find(nccl_library, "ncclRecv");
   *(void**)&group_start = find(nccl_library, "ncclGroupStart");
   *(void**)&group_end = find(nccl_library, "ncclGroupEnd");
-  *(void**)&launches = find(cuda_library, "launches");
+  *(void**)&driver_counts = find(cuda_library, "driver_counts");
+  *(void**)&skip_launches = find(cuda_library, "skip_launches");
   stream = new_stream();
   first = device_memory(4 * kCount);
   second = device_memory(4 * kCount);
   fill(first, rank, kCount, stream);
-  measure("all_reduce", reduce, 1);
-  measure("all_reduce_in_group_of_8", group_of_reductions, kGroup);
-  measure("send_and_recv", exchange, 2);
+  if (!strcmp(kind, "all_reduce")) measure(kind, reduce, 1);
+  else if (!strcmp(kind, "all_reduce_in_group_of_8")) measure(kind, group_of_reductions, kGroup);
+  else if (!strcmp(kind, "send_and_recv")) measure(kind, exchange, 2);
+  else FAIL("%s: no kind of call", kind);
   OK(ncclCommDestroy, (ncclComm_t), comm);
   return 0;
 }

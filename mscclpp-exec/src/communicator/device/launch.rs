@@ -12,8 +12,8 @@ use crate::communicator::Communicator;
 use crate::communicator::decide::decide;
 use crate::communicator::handle::Forced;
 use crate::cuda::{
-    Access, Binding, DeviceBuffer, Executor, Lent, PrepareOptions, PreparedPlan, SetUp, Staged, StagedPart, Stream,
-    lent_slices,
+    Access, Binding, DeviceBuffer, Entered, Executor, Lent, PrepareOptions, PreparedPlan, SetUp, Staged, StagedPart,
+    Stream, lent_slices,
 };
 use crate::error::Error;
 use crate::metrics::CallCounters;
@@ -35,6 +35,8 @@ pub(super) struct DeviceCall<'a> {
     pub(super) forced: &'a Forced,
     /// Bytes above which calls through internal buffers are made in pieces.
     pub(super) staging_limit: u64,
+    /// The device's context is current meanwhile.
+    pub(super) _current: Entered,
 }
 
 impl DeviceCall<'_> {
@@ -289,6 +291,7 @@ impl Connection {
         };
         let entry = cache.get(&request, || prepare(executor, call, &request), retire)?;
         entry.plan.set_timeout(call.communicator.timeout());
+        entry.plan.set_captured(call.is_captured);
         Ok(entry)
     }
 }

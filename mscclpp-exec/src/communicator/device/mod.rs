@@ -380,11 +380,12 @@ impl OnStream<'_> {
         let Calls { devices, forced, .. } = calls;
         let staging_limit = devices.staging_limit;
         let connection = devices.connection(self)?;
+        let _current = self.stream.enter()?;
         let is_captured = self.stream.is_capturing()?;
         if !is_captured {
             refuse_in_capture("cannot make a call on a stream that is not captured")?;
         }
         let (Self { communicator, stream }, place) = (*self, place::current(place));
-        Ok((connection, DeviceCall { communicator, stream, place, is_captured, forced, staging_limit }))
+        Ok((connection, DeviceCall { communicator, stream, place, is_captured, forced, staging_limit, _current }))
     }
 }

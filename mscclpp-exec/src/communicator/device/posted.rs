@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::Location;
+use std::sync::Arc;
 
 use mscclpp_bootstrap::{Bootstrap, place};
 
@@ -60,16 +61,20 @@ impl Kind {
     }
 }
 
+/// A kind of call, address of its source location, and the name that messages state instead.
+type Key = (Kind, usize, Option<&'static str>);
+
 /// The calls of a rank, as its peers see them.
 pub(super) struct PostedCalls {
     pub(super) ring: CallRing,
-    /// By kind, address of the source location, and the name that messages state instead.
-    texts: HashMap<(Kind, usize, Option<&'static str>), CallText>,
+    texts: HashMap<Key, Arc<CallText>>,
+    /// That of the last call: most often the next one has it too.
+    last: Option<(Key, Arc<CallText>)>,
 }
 
 impl PostedCalls {
     pub(super) fn new(ring: CallRing) -> Self {
-        Self { ring, texts: HashMap::new() }
+        Self { ring, texts: HashMap::new(), last: None }
     }
 
     /// Records that this rank makes a call, and compares the calls of all ranks so far.
@@ -82,13 +87,19 @@ impl PostedCalls {
         place: &'static Location<'static>,
         bootstrap: &Bootstrap,
     ) -> Result<(), Error> {
-        if self.texts.len() >= MAX_TEXTS {
-            self.texts.clear();
-        }
         let (at, name) = (std::ptr::from_ref(place).addr(), place::name());
-        let text = self.texts.entry((kind, at, name));
-        let describe = || CallText::new(&kind.describe(), &name.map_or_else(|| place.to_string(), str::to_owned));
-        self.ring.post(text.or_insert_with(describe));
+        let key = (kind, at, name);
+        if self.last.as_ref().is_none_or(|(last, _)| *last != key) {
+            if self.texts.len() >= MAX_TEXTS {
+                self.texts.clear();
+            }
+            let describe = || CallText::new(&kind.describe(), &name.map_or_else(|| place.to_string(), str::to_owned));
+            let text = self.texts.entry(key).or_insert_with(|| Arc::new(describe()));
+            self.last = Some((key, Arc::clone(text)));
+        }
+        if let Some((_, text)) = &self.last {
+            self.ring.post(text);
+        }
         Ok(self.ring.compare(bootstrap)?)
     }
 }

@@ -12,6 +12,7 @@ mod open;
 mod sharing;
 mod streams;
 
+use std::cell::Cell;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::result::{self, DriverError as Cudarc};
@@ -19,7 +20,7 @@ use cudarc::driver::sys;
 
 pub(super) use self::open::{count, current};
 use super::calls::{Priority, Streams};
-use super::driver::{Driver, DriverError, Handle, Peer, Properties, Result};
+use super::driver::{Contexts, Driver, DriverError, Entered, Handle, Peer, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};
 
 /// One CUDA device, with its primary context.
@@ -53,16 +54,20 @@ fn named<T>(call: &'static str, result: std::result::Result<T, Cudarc>) -> Resul
 }
 
 impl Cuda {
-    /// Makes the context current in this thread until the result is dropped. Every call needs that, and it costs next
-    /// to nothing.
+    /// Makes the context current in this thread until the result is dropped. Every call needs that; one within another asks no
+    /// driver.
     fn enter(&self) -> Result<Entered> {
-        let before = named("cuCtxGetCurrent", result::ctx::get_current())?.unwrap_or_else(std::ptr::null_mut);
-        if before == self.context {
-            return Ok(Entered { before: None });
+        let (own, entered) = (self.context as usize, ENTERED.get());
+        if entered == own {
+            return Ok(Entered::default());
         }
-        // SAFETY: the context is retained as long as `self` lives.
-        named("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })?;
-        Ok(Entered { before: Some(before) })
+        let before = named("cuCtxGetCurrent", result::ctx::get_current())?.unwrap_or_else(std::ptr::null_mut);
+        if before != self.context {
+            // SAFETY: the context is retained as long as `self` lives.
+            named("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })?;
+        }
+        ENTERED.set(own);
+        Ok(Entered::new(leave, [before as usize, entered]))
     }
 
     /// Returns the stream for clearing and copying memory, for which streams of callers may wait.
@@ -75,19 +80,18 @@ impl Cuda {
     }
 }
 
-/// Guard of a thread that uses a context. When it is dropped, the context that was current before becomes current
-/// again: for a caller that uses other devices through other libraries, that is its current device.
-#[must_use = "the context is only current as long as this is there"]
-struct Entered {
-    before: Option<sys::CUcontext>,
+thread_local! {
+    /// The context that is current because a guard of this thread exists; 0 without one.
+    static ENTERED: Cell<usize> = const { Cell::new(0) };
 }
 
-impl Drop for Entered {
-    fn drop(&mut self) {
-        if let Some(before) = self.before {
-            // SAFETY: it was current, or it is null. A destructor cannot report a failure.
-            let _ = unsafe { result::ctx::set_current(before) };
-        }
+/// Ends a guard. The context that was current before becomes current again: for a caller that uses other devices through other
+/// libraries, that is its current device.
+fn leave([context, entered]: Contexts) {
+    let own = ENTERED.replace(entered);
+    if context != own {
+        // SAFETY: it was current, or it is null. A destructor cannot report a failure.
+        let _ = unsafe { result::ctx::set_current(context as sys::CUcontext) };
     }
 }
 
@@ -110,6 +114,10 @@ fn stream(handle: Handle) -> sys::CUstream {
 unsafe impl Driver for Cuda {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn enter(&self) -> Result<Entered> {
+        Self::enter(self)
     }
 
     fn process(&self) -> u64 {

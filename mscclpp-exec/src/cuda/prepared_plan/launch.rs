@@ -161,7 +161,7 @@ impl PreparedPlan {
         launched: &mut bool,
     ) -> Result<(), DriverError> {
         // A captured launch is no work of its stream: later launches follow those before it.
-        if lane.is_capturing()? {
+        if self.is_captured.map_or_else(|| lane.is_capturing(), Ok)? {
             self.world.is_captured.store(true, Relaxed);
             // The graph has the halves of the present scratch.
             self.context.keep_for_graphs();

@@ -48,6 +48,8 @@ pub struct PreparedPlan {
     sides: Vec<[(usize, u64); 2]>,
     /// Addresses of every rank's input and output in the current launch.
     bases: Vec<u64>,
+    /// Whether the streams of the following launches are captured, if the caller knows it.
+    is_captured: Option<bool>,
     /// Tables for `bases`, if they do not fit into the kernel parameters.
     tables: Tables,
     unused: Unused,
@@ -157,6 +159,11 @@ impl PreparedPlan {
     /// Sets how long an operation of the following launches waits.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.parts.iter_mut().for_each(|part| part.launch.timeout_ns = nanoseconds(timeout));
+    }
+
+    /// States whether the streams of the following launches are captured, so that launches do not ask.
+    pub(crate) fn set_captured(&mut self, is_captured: bool) {
+        self.is_captured = Some(is_captured);
     }
 
     /// Keeps what its captured launches use as long as the executor exists.

@@ -143,6 +143,7 @@ impl PreparedPlan {
             specialized,
             threads,
             halves,
+            is_captured: None,
             own_buffers_only,
             parts,
             sides,

@@ -63,7 +63,7 @@ impl<'a> Transfer<'a> {
     /// As [`OnStream::send`].
     pub(in crate::communicator) fn make_together(transfers: Vec<Self>) -> Result<(), Error> {
         let Some(first) = transfers.first() else { return Ok(()) };
-        let communicator = first.direction.communicator.clone();
+        let (communicator, _current) = (first.direction.communicator.clone(), first.stream.enter()?);
         communicator.wait_for_started();
         lane::make_together(&communicator.inner.lanes, transfers)
     }
@@ -73,7 +73,7 @@ impl<'a> Transfer<'a> {
     /// # Errors
     /// As [`OnStream::send`].
     pub(super) fn make_alone(self) -> Result<(), Error> {
-        let communicator = self.direction.communicator.clone();
+        let (communicator, _current) = (self.direction.communicator.clone(), self.stream.enter()?);
         communicator.wait_for_started();
         lane::make_alone(&communicator.inner.lanes, self)
     }

@@ -342,9 +342,16 @@ impl Drop for BesideWait<'_> {
 /// another on the caller's stream.
 pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Result<(), Error> {
     let is_alone = transfers.len() < 2;
-    let mut ways = BTreeMap::new();
+    let (mut ways, mut captured) = (BTreeMap::new(), None);
     for transfer in &transfers {
-        if transfer.stream.is_capturing()? {
+        // Most transfers of a group are on one stream.
+        let stream = std::ptr::from_ref(transfer.stream);
+        let is_captured = match captured {
+            Some((of, is_captured)) if of == stream => is_captured,
+            _ => transfer.stream.is_capturing()?,
+        };
+        captured = Some((stream, is_captured));
+        if is_captured {
             lanes.drain(&transfer.direction, transfer.stream)?;
             continue;
         }
