@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 
 use crate::callbacks;
 use crate::failure::Failure;
-use crate::point_to_point::Helper;
 
 /// How long a thread of Python waits before it handles signals.
 pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -86,13 +85,22 @@ fn call_back(py: Python<'_>, callback: &Py<PyAny>, result: Result<u32, Failure>)
     }
 }
 
+/// What a thread that waits for a transfer does for the receives of this rank.
+pub(crate) trait Helper: Send + Sync {
+    /// Helps a thread that waits for a call.
+    fn help(&self, completion: &Completion);
+
+    /// Lets receives be made although no thread waits for them.
+    fn leave(&self);
+}
+
 /// A call that was started.
 #[pyclass(name = "Work", module = "mscclpp_rs._native", frozen)]
 pub(crate) struct PyWork {
     pub(crate) completion: Arc<Completion>,
     pub(crate) name: &'static str,
     /// What a thread that waits for a transfer does meanwhile.
-    pub(crate) helper: Option<Helper>,
+    pub(crate) helper: Option<Box<dyn Helper>>,
 }
 
 impl PyWork {

@@ -16,12 +16,11 @@ use mscclpp_exec::{Communicator, Error};
 use pyo3::prelude::*;
 
 use self::inbox::{Inbox, Message, Receive};
-pub(crate) use self::receive::Helper;
-use self::receive::{Receivers, Source};
+use self::receive::{Receiver, Receivers, Source};
 use crate::failure::Failure;
 use crate::queue::Queue;
 use crate::tensor::View;
-use crate::work::Completion;
+use crate::work::{Completion, Helper};
 
 /// What precedes the data of a message: its tag and bytes.
 type Header = [u64; 2];
@@ -57,8 +56,8 @@ impl PointToPoint {
     }
 
     /// Returns what a thread does that waits for a send.
-    pub(crate) fn helper_of_send(&self) -> Helper {
-        Helper::Leaves(Arc::clone(&self.receivers))
+    pub(crate) fn helper_of_send(&self) -> Box<dyn Helper> {
+        Box::new(Receiver::Leaves(Arc::clone(&self.receivers)))
     }
 
     /// Sends a tensor, or starts to.
@@ -111,7 +110,7 @@ impl PointToPoint {
         peer: i64,
         tag: i64,
         tensor: &Bound<'_, PyAny>,
-    ) -> Result<(Arc<Completion>, Helper), Failure> {
+    ) -> Result<(Arc<Completion>, Box<dyn Helper>), Failure> {
         let source = u32::try_from(peer).ok();
         let rank = self.upward.rank();
         source.map_or(Ok(()), |peer| self.check_peer("recv", peer))?;
@@ -127,10 +126,12 @@ impl PointToPoint {
         self.receivers.post(Receive::new(source, tag, view, keep, Arc::clone(&completion)));
         let receivers = Arc::clone(&self.receivers);
         let helper = match source.filter(|source| *source != rank) {
-            Some(source) => Helper::Receives(Source { receivers, comm: self.comm(source, rank).clone(), rank: source }),
-            None => Helper::Leaves(receivers),
+            Some(source) => {
+                Receiver::Receives(Source { receivers, comm: self.comm(source, rank).clone(), rank: source })
+            }
+            None => Receiver::Leaves(receivers),
         };
-        Ok((completion, helper))
+        Ok((completion, Box::new(helper)))
     }
 
     /// Ends the threads that are not in a transfer.

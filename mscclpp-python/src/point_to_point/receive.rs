@@ -8,7 +8,7 @@ use mscclpp_exec::{Communicator, Error};
 
 use super::{Header, Inbox, Message, Receive};
 use crate::failure::Failure;
-use crate::work::Completion;
+use crate::work::{Completion, Helper};
 
 /// Time that a thread waits for a message that no receive needs yet.
 const LONG: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -28,17 +28,16 @@ const MAX_IDLE: u32 = 20;
 #[derive(Default)]
 pub(crate) struct Receivers(Mutex<Inbox>);
 
-/// What a thread that waits for a transfer does for the receives of this rank.
-pub(crate) enum Helper {
+/// The receives that a thread makes while it waits.
+pub(super) enum Receiver {
     /// Of a send, or of a receive from any rank: leaves the others to their threads.
     Leaves(Arc<Receivers>),
     /// Of a receive from one rank: receives from it for a short time.
     Receives(Source),
 }
 
-impl Helper {
-    /// Helps a thread that waits for a call.
-    pub(crate) fn help(&self, completion: &Completion) {
+impl Helper for Receiver {
+    fn help(&self, completion: &Completion) {
         if completion.is_finished() {
             return;
         }
@@ -50,8 +49,7 @@ impl Helper {
         }
     }
 
-    /// Lets receives be made although no thread waits for them.
-    pub(crate) fn leave(&self) {
+    fn leave(&self) {
         match self {
             Self::Leaves(receivers) | Self::Receives(Source { receivers, .. }) => receivers.leave(),
         }
@@ -59,7 +57,7 @@ impl Helper {
 }
 
 /// A rank that sends.
-pub(crate) struct Source {
+pub(super) struct Source {
     pub(super) receivers: Arc<Receivers>,
     pub(super) comm: Communicator,
     pub(super) rank: u32,

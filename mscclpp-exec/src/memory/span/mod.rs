@@ -41,7 +41,6 @@ impl<'m> Span<'m> {
     }
 
     /// Returns whether the bytes may be written.
-    #[cfg(feature = "process")]
     pub(crate) fn is_writable(&self) -> bool {
         !self.lent.shared
     }
