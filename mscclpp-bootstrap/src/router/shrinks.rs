@@ -81,7 +81,7 @@ impl Router {
     pub(super) fn complete_shrinks(&mut self, out: &mut Vec<Delivery>) {
         let open: Vec<u64> = self.shrinks.open.keys().copied().collect();
         for context in open {
-            if !self.has_lost_ranks(context) {
+            if !self.excludes_union(context) {
                 self.complete_without_failure(context, out);
                 continue;
             }
@@ -110,16 +110,19 @@ impl Router {
         }
     }
 
-    /// Returns whether a communicator that is being shrunk has failed, or has lost ranks.
-    fn has_lost_ranks(&self, context: u64) -> bool {
+    /// Returns whether all ranks of a communicator that is being shrunk continue without those that any of them excludes: because it has
+    /// failed or lost ranks, or because a rank excludes other ones than one that shall continue with it.
+    fn excludes_union(&self, context: u64) -> bool {
         let shrink = &self.shrinks.open[&context];
-        shrink.has_failed
+        let differs = |list: &Vec<u32>| shrink.claims.iter().any(|(rank, other)| !list.contains(rank) && other != list);
+        shrink.claims.values().any(differs)
+            || shrink.has_failed
             || self.failed.contains_key(&context)
             || self.shrinks.ended.contains_key(&context)
             || shrink.group.iter().any(|rank| self.is_absent(*rank))
     }
 
-    /// Creates the communicators of a shrink that follows no failure: of the ranks that exclude the same ones, when all others have
+    /// Creates the communicators of a shrink without a failure: of the ranks that exclude the same ones, when all others have
     /// stated that. No rank is excluded from what comes later.
     fn complete_without_failure(&mut self, context: u64, out: &mut Vec<Delivery>) {
         let Some(mut shrink) = self.shrinks.open.remove(&context) else { return };
@@ -141,12 +144,12 @@ impl Router {
     pub(super) fn expire_shrinks(&mut self, now: Instant, out: &mut Vec<Delivery>) {
         let late = |shrinks: &Shrinks| shrinks.open.iter().find(|(_, open)| now >= open.until).map(|(at, _)| *at);
         while let Some(context) = late(&self.shrinks) {
-            let has_lost_ranks = self.has_lost_ranks(context);
+            let excludes_union = self.excludes_union(context);
             let Some(shrink) = self.shrinks.open.remove(&context) else { return };
             let of_all = self.excluded_ranks(context, &shrink);
             for (&rank, list) in &shrink.claims {
                 // Without a failure a rank waits for those that exclude the same ones.
-                let is_waiting = |other: &u32| match has_lost_ranks {
+                let is_waiting = |other: &u32| match excludes_union {
                     true => of_all.contains(other) || shrink.claims.contains_key(other),
                     false => list.contains(other) || shrink.claims.get(other) == Some(list),
                 };
@@ -275,6 +278,13 @@ mod tests {
         // Ranks that were excluded before.
         assert!(exclude(1, &[0]).is_empty() && exclude(3, &[0]).is_empty());
         assert_eq!(exclude(2, &[0]).len(), 3);
+        // A rank that shall continue excludes another one, so both are excluded.
+        assert!(exclude(0, &[3]).is_empty() && exclude(3, &[]).is_empty());
+        let out = exclude(2, &[1]);
+        assert!(
+            matches!(&out[..], [(0, Ok(left)), (2, Ok(_)), (3, Err(Error::Excluded { by, .. }))] if left == &[0, 2] && by == &[0])
+        );
+        assert!(matches!(&exclude(1, &[])[..], [(1, Err(Error::Excluded { by, .. }))] if by == &[2]));
     }
 
     #[test]
