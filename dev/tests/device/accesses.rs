@@ -45,23 +45,30 @@ fn device(seed: u64, bug: Option<&'static str>) -> Result<(Device, &'static Acce
 
 fn of_shipped(seed: u64) -> Result<(), Failed> {
     let (device, log) = device(seed, None)?;
-    let (mut plans, mut blocks, mut synced) = (0, 0, 0);
+    let (mut plans, mut interpreted, mut blocks, mut synced) = (0, 0, 0, 0);
     for (number, name, plan, dtype) in shipped_plans(seed)? {
         if !sampled(seed, number) {
             continue;
         }
         let whole = whole_in_window(&plan);
-        let differ = compare(&device, log, &plan, &whole, dtype)?;
-        if let Some(difference) = differ {
-            return Err(at(format_args!("seed {seed}, {name} of {dtype}"), &difference.into()));
+        let place = format!("seed {seed}, {name} of {dtype}");
+        match compare(&device, log, &plan, &whole, dtype).map_err(|error| at(&place, &error))? {
+            Compared::Different(difference) => return Err(at(&place, &difference.into())),
+            Compared::OneKernel => {
+                interpreted += 1;
+                continue;
+            }
+            Compared::Equal => {}
         }
         plans += 1;
         blocks += whole.len();
         synced += whole.iter().filter(|whole| **whole).count();
     }
-    println!("seed {seed}: {plans} plans, {blocks} thread blocks, block syncs compared in {synced}");
+    println!(
+        "seed {seed}: {plans} plans, {interpreted} others not specialized, {blocks} thread blocks, block syncs compared in {synced}"
+    );
     // Otherwise less is compared than this file claims.
-    if plans == 0 || 2 * synced < blocks { Err("most thread blocks are too long".into()) } else { Ok(()) }
+    if plans <= interpreted || 2 * synced < blocks { Err("too little is compared".into()) } else { Ok(()) }
 }
 
 /// Bugs that are not visible in any result.
@@ -81,7 +88,7 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
             let pair = Pair::with(&world, &Plan::new(&plan), message, PrepareOptions::default().specialize(true))?;
             pair.ok_or("too many thread blocks")?.check(2)?;
         }
-        if let Some(difference) = compare(&device, log, &plan, &whole_in_window(&plan), DataType::F32)? {
+        if let Compared::Different(difference) = compare(&device, log, &plan, &whole_in_window(&plan), DataType::F32)? {
             println!("{bug}: {name}: {difference}");
             return Ok(());
         }
@@ -89,14 +96,23 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
     Err("not found".into())
 }
 
-/// Runs a plan by the interpreter and by its specialized kernel, and returns the first difference of their accesses.
+/// Result of a comparison.
+enum Compared {
+    Equal,
+    /// The first difference.
+    Different(String),
+    /// The interpreter ran all launches.
+    OneKernel,
+}
+
+/// Runs a plan by the interpreter and by its specialized kernel, and compares their accesses.
 fn compare(
     device: &Device,
     log: &AccessLog,
     plan: &PlanTree,
     whole: &[bool],
     dtype: DataType,
-) -> Result<Option<String>, Failed> {
+) -> Result<Compared, Failed> {
     /// Bytes of a chunk: more vectors than threads have in flight, of which the last one is in flight alone.
     const CHUNK: u64 = 77 * 16;
     let image = Plan::new(plan);
@@ -126,14 +142,15 @@ fn compare(
     for (interpreted, specialized) in [(first, third), (fourth, second)] {
         let kernel = |list: &[Access]| list.first().map(|access| access.kernel);
         if kernel(&interpreted) == kernel(&specialized) {
-            return Err("both launches ran the same kernel".into());
+            // A specialized kernel runs messages of whole vectors, in scratch that does not wrap.
+            return Ok(Compared::OneKernel);
         }
         let difference = difference(&threads(&interpreted, whole), &threads(&specialized, whole));
-        if difference.is_some() {
-            return Ok(difference);
+        if let Some(difference) = difference {
+            return Ok(Compared::Different(difference));
         }
     }
-    Ok(None)
+    Ok(Compared::Equal)
 }
 
 /// Returns, for each thread block that has operations, in the order of the kernels' blocks, whether the interpreter's
