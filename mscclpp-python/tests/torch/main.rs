@@ -78,9 +78,7 @@ fn of_version(version: &'static str) -> Vec<Trial> {
             add(format!("{job}_of_{ranks}_ranks_are_right"), Box::new(move |python| run(python, job, tests, ranks)));
         }
     }
-    // Gloo of PyTorch 2.15 does not find its ranks after a restart.
-    let compared = ["collectives", "lists", "training", "restarts"];
-    for job in compared.into_iter().filter(|job| !(is_newest && *job == "restarts")) {
+    for job in ["collectives", "lists", "training"] {
         for ranks in [2, 4] {
             let name = format!("{job}_of_{ranks}_ranks_have_the_digests_of_gloo");
             add(name, Box::new(move |python| digests_are_those_of_gloo(python, job, ranks)));
