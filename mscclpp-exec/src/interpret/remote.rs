@@ -44,10 +44,9 @@ impl<'a> Launch<'a> {
         let most = MAX_SEND_BYTES.min(remote.max_bytes() / 2);
         let (from, run) = self.span(src, at, (trigger.len - done).min(most));
         let Extent { len, run, .. } = self.extent(dst, at, run);
-        match if len > 0 { remote.put(dst.rank, trigger, at, from, len) } else { 0 } {
-            sent if sent < len => sent / scale(dst),
-            _ => run.max(1),
-        }
+        let sent = if len > 0 { remote.put(dst.rank, trigger, at, from, len) } else { 0 };
+        // Padding, which follows what is sent, is not.
+        if sent < len { sent / scale(dst) } else { run.max(1) }
     }
 
     /// Returns the memory of `rank` into which data for an operand of an instruction can be received, from byte `done` on of those

@@ -55,9 +55,7 @@ impl Inner {
             }
         }
     }
-}
 
-impl Inner {
     /// Returns what a function finds in the session; `None` while a thread is in a call.
     pub(super) fn peek<R>(&self, find: impl FnOnce(&Session) -> R) -> Option<R> {
         self.session.try_lock().ok().map(|session| find(&session))

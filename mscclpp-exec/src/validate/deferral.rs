@@ -1,7 +1,7 @@
 //! Which waits may be executed after operations that they precede in the plan: connections between nodes deliver what is sent in
 //! a launch only once the receiver has started it, so a wait for this start orders nothing that is sent to the receiver.
 
-use mscclpp_core::plan::raw::{Op, OpKind, PlanTree};
+use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
 use mscclpp_core::types::ChannelKind;
 
 /// Returns whether an operation (rank, thread block, number) may be executed after the operations with the numbers `crossed` of its
@@ -11,7 +11,7 @@ pub(super) fn may_be_deferred(
     plan: &PlanTree,
     nodes: &[u32],
     (rank, block, number): (u32, u32, u32),
-    crossed: impl Iterator<Item = u32>,
+    mut crossed: impl Iterator<Item = u32>,
 ) -> bool {
     let Some(wait) = numbered(plan, rank, block).find(|(at, _)| *at == number).map(|(_, op)| op) else { return false };
     if !matches!(wait.kind, OpKind::Wait | OpKind::RelaxedWait) || wait.channel != Some(ChannelKind::Port) {
@@ -27,7 +27,7 @@ pub(super) fn may_be_deferred(
         return false;
     }
     let has_one_rank_per_node = nodes.iter().enumerate().all(|(at, node)| !nodes[..at].contains(node));
-    crossed.into_iter().all(|crossed| {
+    crossed.all(|crossed| {
         let Some((_, op)) = numbered(plan, rank, block).find(|(at, _)| *at == crossed) else { return false };
         let is_send = match op.kind {
             OpKind::Nop => true,
@@ -41,7 +41,7 @@ pub(super) fn may_be_deferred(
         };
         let to = |&id: &u32| port(plan, rank, block, id).map(|(_, to)| to);
         let owners = op.dsts.iter().map(|dst| match dst.buffer {
-            mscclpp_core::plan::raw::BufferRef::Remote(index) => {
+            BufferRef::Remote(index) => {
                 let tables = plan.ranks.get(rank as usize)?;
                 let block = tables.blocks.get(block as usize)?;
                 let number = *block.remote_buffers(ChannelKind::Port).get(index as usize)?;

@@ -231,13 +231,8 @@ impl Receivers {
     fn keep(&self, comm: &Communicator, source: u32, tag: i64, bytes: u64) -> Result<(), Failure> {
         let len = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut data = Vec::new();
-        let count = bytes;
-        data.try_reserve_exact(len).map_err(|_| Error::ReceiveMemory {
-            call: "recv",
-            rank: comm.rank(),
-            count,
-            bytes: 1,
-        })?;
+        let no_memory = |_| Error::ReceiveMemory { call: "recv", rank: comm.rank(), count: bytes, bytes: 1 };
+        data.try_reserve_exact(len).map_err(no_memory)?;
         data.resize(len, 0);
         if len > 0 {
             comm.recv::<u8>(&mut data, source)?;

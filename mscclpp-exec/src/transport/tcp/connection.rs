@@ -43,7 +43,7 @@ struct Outgoing<B> {
 }
 
 /// Where the bytes of a message are.
-enum Source<B> {
+pub(super) enum Source<B> {
     None,
     Buffer(B),
     /// In memory that calls of [`Connection::put_from`] pass.
@@ -110,9 +110,8 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Appends a message to those that wait to be sent.
-    pub(super) fn push(&mut self, frame: &Frame, source: Option<B>) {
+    pub(super) fn push(&mut self, frame: &Frame, source: Source<B>) {
         if self.failed.is_none() {
-            let source = source.map_or(Source::None, Source::Buffer);
             let mut outgoing = Outgoing { prefix: [0; _], source, len: frame.len() as usize };
             let bytes = frame.encode();
             outgoing.prefix[..FRAME_BYTES].copy_from_slice(&bytes);
@@ -136,11 +135,8 @@ impl<B: Buffer> Connection<B> {
             return None;
         }
         if !has_begun {
-            let mut put = Outgoing { prefix: [0; _], source: Source::Memory, len: source.len() };
             let kind = FrameKind::Put { to, len: source.len() as u64 };
-            put.prefix[..FRAME_BYTES].copy_from_slice(&Frame { launch, kind }.encode());
-            self.queued += FRAME_BYTES + put.len;
-            self.queue.push_back(put);
+            self.push(&Frame { launch, kind }, Source::Memory);
         }
         if self.queue.len() > 1 {
             self.write();
@@ -193,6 +189,9 @@ impl<B: Buffer> Connection<B> {
     /// Sends bytes of the first messages, and returns how many. Those in memory that this connection does not have are not
     /// sent, nor what follows them.
     fn write_once(&mut self) -> io::Result<usize> {
+        if self.sent >= FRAME_BYTES && matches!(self.queue.front(), Some(Outgoing { source: Source::Memory, .. })) {
+            return Ok(0);
+        }
         let mut slices = [IoSlice::new(&[]); 2 * MAX_BATCH];
         let mut used = 0;
         for (slices, outgoing) in slices.chunks_exact_mut(2).zip(&self.queue) {
@@ -204,9 +203,6 @@ impl<B: Buffer> Connection<B> {
             }
         }
         let mut slices = &mut slices[..used];
-        if self.queue.front().is_some_and(|first| matches!(first.source, Source::Memory)) && self.sent >= FRAME_BYTES {
-            return Ok(0);
-        }
         IoSlice::advance_slices(&mut slices, self.sent);
         loop {
             match mscclpp_bootstrap::send_vectored(&self.stream, slices) {
@@ -244,7 +240,7 @@ impl<B: Buffer> Connection<B> {
                 keys.send.forget(self.queue.len() as u64);
             }
             self.discard();
-            self.push(last, None);
+            self.push(last, Source::None);
             self.write();
         }
         self.discard();
@@ -280,46 +276,16 @@ impl<B: Buffer> Connection<B> {
             let Some((frame, digest)) = self.take_frame(most)? else { return Ok(Received::Nothing) };
             self.incoming = Some(Incoming { frame, digest, buffer: None, taken: 0 });
         }
-        let Some(incoming) = self.incoming.as_mut().filter(|incoming| incoming.frame.launch.launch <= launch) else {
+        if self.incoming.as_ref().is_none_or(|incoming| incoming.frame.launch.launch > launch) {
             return Ok(Received::Nothing);
-        };
-        let len = incoming.frame.len() as usize;
-        // Bytes become visible only after their digest is verified.
-        if incoming.taken < len && incoming.buffer.is_none() && incoming.digest.is_none() {
-            let before = incoming.taken;
-            let mut is_placed = true;
-            while incoming.taken < len {
-                let Some(memory) = destination.memory(&incoming.frame, incoming.taken as u64) else {
-                    is_placed = false;
-                    break;
-                };
-                let memory = memory.range(0, (len - incoming.taken) as u64);
-                let read = &self.read[self.used..self.end];
-                let n = if read.is_empty() {
-                    (self.used, self.end) = (0, 0);
-                    self.read.resize(READ_BYTES, 0);
-                    let n = read_into(&self.stream, memory, &mut self.read[..REST_BYTES], &mut self.closed);
-                    self.end = n.saturating_sub(memory.len());
-                    n - self.end
-                } else {
-                    let n = read.len().min(memory.len());
-                    memory.write(&read[..n]);
-                    self.used += n;
-                    n
-                };
-                incoming.taken += n;
-                if n == 0 {
-                    break;
-                }
-            }
-            if !is_placed && incoming.taken > 0 {
-                return Err(Malformed::TooLong { len: len as u64, most: incoming.taken as u64 });
-            }
-            if is_placed && incoming.taken < len {
-                return Ok(if incoming.taken > before { Received::Part } else { Received::Nothing });
-            }
         }
+        let placed = self.receive_into_memory(destination)?;
+        let Some(incoming) = &mut self.incoming else { return Ok(Received::Nothing) };
+        let len = incoming.frame.len() as usize;
         if incoming.taken < len {
+            if let Some(placed) = placed {
+                return Ok(if placed > 0 { Received::Part } else { Received::Nothing });
+            }
             if incoming.buffer.is_none() {
                 incoming.buffer = destination.buffer(len as u64);
             }
@@ -345,6 +311,44 @@ impl<B: Buffer> Connection<B> {
         }
         let message = self.incoming.take().map(|Incoming { frame, buffer, .. }| Received::Message(frame, buffer));
         Ok(message.unwrap_or(Received::Nothing))
+    }
+
+    /// Receives bytes of the message that arrives into memory of the destination, and returns how many. `None` if the message needs a
+    /// buffer, as an authenticated one does, whose bytes become visible only after their digest is verified.
+    ///
+    /// # Errors
+    /// [`Malformed::TooLong`] if the destination has no memory for the last bytes.
+    fn receive_into_memory(&mut self, destination: &mut dyn Destination<B>) -> Result<Option<usize>, Malformed> {
+        let has_neither = |incoming: &&mut Incoming<B>| incoming.buffer.is_none() && incoming.digest.is_none();
+        let Some(incoming) = self.incoming.as_mut().filter(has_neither) else { return Ok(None) };
+        let (len, before) = (incoming.frame.len() as usize, incoming.taken);
+        while incoming.taken < len {
+            let Some(memory) = destination.memory(&incoming.frame, incoming.taken as u64) else {
+                return match incoming.taken as u64 {
+                    0 => Ok(None),
+                    most => Err(Malformed::TooLong { len: len as u64, most }),
+                };
+            };
+            let memory = memory.range(0, (len - incoming.taken) as u64);
+            let read = &self.read[self.used..self.end];
+            let n = if read.is_empty() {
+                (self.used, self.end) = (0, 0);
+                self.read.resize(READ_BYTES, 0);
+                let n = read_into(&self.stream, memory, &mut self.read[..REST_BYTES], &mut self.closed);
+                self.end = n.saturating_sub(memory.len());
+                n - self.end
+            } else {
+                let n = read.len().min(memory.len());
+                memory.write(&read[..n]);
+                self.used += n;
+                n
+            };
+            if n == 0 {
+                break;
+            }
+            incoming.taken += n;
+        }
+        Ok(Some(incoming.taken - before))
     }
 
     /// Takes the next frame, if it is complete, and the digest of the bytes that follow it.

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 use mscclpp_bootstrap::StreamKeys;
 
-use self::connection::Connection;
+use self::connection::{Connection, Source};
 use super::frame::{Frame, FrameKind, LaunchId, Malformed, Signal};
 use super::{Buffer, Capabilities, Destination, Lost, Received, RemoteAddress, Transport};
 use crate::error::Error;
@@ -54,7 +54,7 @@ impl<B: Buffer> Transport<B> for Tcp<B> {
 
     fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
         if let Some(connection) = self.connections.get_mut(&peer) {
-            connection.push(&Frame { launch, kind }, source);
+            connection.push(&Frame { launch, kind }, source.map_or(Source::None, Source::Buffer));
         }
     }
 
