@@ -179,9 +179,8 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
         if interpreted.run.specialized() != Err(&NotSpecialized::NotRequested) {
             return Err("specialized without being asked".into());
         }
-        let stream = rig.device.stream()?;
         let Pair { run, buffers, .. } = &mut specialized;
-        let graph = stream.capture(|stream| run.launch_buffers(buffers, stream))?;
+        let graph = rig.device.stream()?.capture(|stream| run.launch_buffers(buffers, stream))?;
         for round in 0..6 {
             if round % 2 == 1 {
                 interpreted.check(1).map_err(|failed| at(format_args!("{name}, interpreted"), &failed))?;
@@ -189,7 +188,7 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
             specialized.refill()?;
             if round % 3 == 0 {
                 // SAFETY: prepared plan and buffers live as long as the pair.
-                unsafe { graph.launch(&stream)? };
+                unsafe { graph.launch(specialized.stream())? };
             } else {
                 specialized.launch()?;
             }
