@@ -114,7 +114,8 @@ impl SimulatedHost {
             };
             queue.work.push_back(work);
             queue.numbers.push_back(number);
-            let is_later = if is_launch { self.devices > 1 } else { self.options.late };
+            // The kernels that it waits for may be launched later: on another device, or by another process.
+            let is_later = if is_launch { self.devices > 1 || self.options.others } else { self.options.late };
             if queue.work.len() > 1 || is_later {
                 return Ok(());
             }
