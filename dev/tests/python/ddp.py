@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from harness import DEVICE, RANK, SIZE, equal, on_device, run, test
+from harness import BACKEND, DEVICE, RANK, SIZE, equal, on_device, run, test
 
 STEPS = 4
 BATCH = 6
@@ -103,4 +103,4 @@ def unequal_shapes_are_reported():
         assert RANK == 0 or SIZE == 1, "expected an error"
 
 
-run("cpu:gloo,cuda:nccl")
+run(f"cpu:gloo,cuda:{BACKEND}")

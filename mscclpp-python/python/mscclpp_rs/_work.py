@@ -127,10 +127,14 @@ class Work(_WORK):  # type: ignore[misc]
         if self._native is not None:
             milliseconds = int(timeout.total_seconds() * 1000)
             self._native.wait(milliseconds if milliseconds > 0 else -1)
-        if self._event is not None and self._stream is not None:
-            torch.cuda.current_stream(self._stream.device).wait_event(self._event)
+        self._wait_on_stream()
         self._write_back()
         return True
+
+    def _wait_on_stream(self) -> None:
+        """Lets the current stream wait for a call on its device."""
+        if self._event is not None and self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_event(self._event)
 
     def synchronize(self) -> None:
         self.wait()
@@ -163,28 +167,36 @@ class Work(_WORK):  # type: ignore[misc]
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         """Returns a future of the list of tensors, which fails with the text of the call's exception."""
-        devices: Any = None if self._stream is None else [self._stream.device]
-        ended: torch.futures.Future[Any] = torch.futures.Future(devices=devices)
+        on_devices = [part for part in (self, *self._parts) if part._stream is not None]
+        # The devices of a future must be known from the beginning, and their order is that of their numbers.
+        devices = sorted({part._stream.device for part in on_devices if part._stream}, key=lambda device: device.index)
+        ended: torch.futures.Future[Any] = torch.futures.Future(devices=devices or None)
         if _SEARCH.is_active:
             _SEARCH.found = self
             return ended
 
         def result(future: torch.futures.Future[Any]) -> list[torch.Tensor]:
-            error = future.value()
-            if error is not None:
-                raise error
+            value = future.value()
+            if isinstance(value, BaseException):
+                raise value
             self._write_back()
             return self.result()
 
-        finish = ended.set_result
+        def finish(error: BaseException | None) -> None:
+            if error is not None or not on_devices:
+                ended.set_result([] if error is None else error)
+                return
+            # Callbacks run on streams of their own, which wait for the current stream on the devices of the tensors in the value.
+            with torch.cuda.stream(torch.cuda.Stream(devices[0])):
+                for part in on_devices:
+                    part._wait_on_stream()
+                ended.set_result(self.result())
+
         # An exception set on a future of Python is a value for C++; that of a callback is an error there as well.
         future: torch.futures.Future[list[torch.Tensor]] = ended.then(result)
         pending = [part for part in self._parts if part._native is not None]
         if pending:
             self._finish_after(pending, finish)
-        elif self._stream is not None:
-            with torch.cuda.stream(self._stream):
-                finish(None)
         elif self._native is None:
             finish(None)
         else:
