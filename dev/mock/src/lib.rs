@@ -15,6 +15,7 @@ mod captures;
 mod code;
 mod images;
 mod multicast;
+mod pageable;
 mod physical;
 mod pointers;
 mod pools;

@@ -67,6 +67,13 @@ pub(crate) fn remove(base: u64) {
     ranges().remove(&base);
 }
 
+/// Returns whether memory of the host is page-locked.
+pub(crate) fn is_page_locked(address: u64) -> bool {
+    let known = ranges().range(..=address).next_back().map(|(_, range)| *range);
+    let is_in = |range: &Range| address - range.base < range.bytes.max(1);
+    known.filter(is_in).is_some_and(|range| range.is_registered || matches!(range.kind, Kind::Host))
+}
+
 /// Returns the allocation or the registered memory that contains an address.
 ///
 /// # Errors

@@ -24,8 +24,8 @@ pub(crate) fn tests() -> Vec<Test> {
         ("ranks_find_each_other_by_ids_of_any_process", || all_ok(&run("rendezvous", 4, &[], &[])?)),
         ("groups_of_all_ranks_in_one_thread_are_right", || ran(&run("one_process", 1, &[], &[])?)),
         ("groups_of_two_jobs_have_one_order_on_all_ranks", || ran(&run("profiled", 1, &["threads"], &[])?)),
-        ("calls_in_odd_orders_of_two_processes_are_right", || all_ok(&run("odd_orders", 2, &[], &[])?)),
-        ("calls_in_odd_orders_of_three_processes_are_right", || all_ok(&run("odd_orders", 3, &[], &[])?)),
+        ("calls_in_odd_orders_of_two_processes_are_right", || all_ok(&run("odd_orders", 2, &[], &[SHORT_WAIT])?)),
+        ("calls_in_odd_orders_of_three_processes_are_right", || all_ok(&run("odd_orders", 3, &[], &[SHORT_WAIT])?)),
         ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
         ("communicator_of_two_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 2, &[], &[])?)),
         ("communicator_of_three_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 3, &[], &[])?)),
@@ -151,6 +151,9 @@ impl Drop for Rank {
         }
     }
 }
+
+/// For clients whose ranks call in orders in which the first transfer of a size waits on the host in vain.
+pub(crate) const SHORT_WAIT: (&str, &str) = ("MSCCLPP_FIRST_TRANSFER_WAIT", "0.02");
 
 /// Runs a client as `ranks` processes and returns what they printed.
 pub(crate) fn run(

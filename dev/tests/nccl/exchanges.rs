@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::clients::{Test, all_ok, run, text};
+use crate::clients::{SHORT_WAIT, Test, all_ok, run, text};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -20,20 +20,20 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 fn exchange(name: &str, ranks: usize) -> Result<(), String> {
-    all_ok(&run("exchanges", ranks, &[name], &[("MSCCLPP_TIMEOUT", "60")])?)
+    all_ok(&run("exchanges", ranks, &[name], &[("MSCCLPP_TIMEOUT", "60"), SHORT_WAIT])?)
 }
 
 fn random_orders() -> Result<(), String> {
     let day = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400);
     for (seed, ranks) in [(day, 2), (day + 1, 3), (day + 2, 4)] {
         println!("seed {seed} of random transfers of {ranks} ranks");
-        all_ok(&run("exchanges", ranks, &["random", &seed.to_string()], &[("MSCCLPP_TIMEOUT", "60")])?)?;
+        all_ok(&run("exchanges", ranks, &["random", &seed.to_string()], &[("MSCCLPP_TIMEOUT", "60"), SHORT_WAIT])?)?;
     }
     Ok(())
 }
 
 fn different_lengths() -> Result<(), String> {
-    let outputs = run("exchanges", 2, &["different"], &[("MSCCLPP_TIMEOUT", "20")])?;
+    let outputs = run("exchanges", 2, &["different"], &[("MSCCLPP_TIMEOUT", "20"), SHORT_WAIT])?;
     reports(&outputs, &[0, 1], 5)?;
     let names = |output: &Output| ["at ncclSend", "at ncclRecv"].iter().all(|name| text(output).contains(name));
     if outputs.iter().all(names) { Ok(()) } else { Err(outputs.iter().map(text).collect()) }
@@ -41,7 +41,7 @@ fn different_lengths() -> Result<(), String> {
 
 /// Some ranks learn of a failure, and their streams continue.
 fn failure(name: &str, ranks: &[usize], code: u32) -> Result<(), String> {
-    let variables = [("MSCCLPP_TIMEOUT", "3"), ("MSCCLPP_HEARTBEAT_TIMEOUT", "20")];
+    let variables = [("MSCCLPP_TIMEOUT", "3"), ("MSCCLPP_HEARTBEAT_TIMEOUT", "20"), SHORT_WAIT];
     reports(&run("exchanges", 2, &[name], &variables)?, ranks, code)
 }
 

@@ -6,7 +6,7 @@ use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
 use crate::code::Code;
-use crate::{captures, state, streams};
+use crate::{captures, pageable, pointers, state, streams};
 
 /// Waits for a stream, if it has work.
 fn finish(stream: usize) -> Result<(), Code> {
@@ -47,6 +47,7 @@ calls! {
         valid(bytes > 0)?;
         let stream = streams::resolve(stream)?;
         captures::reject("cuMemcpyDtoHAsync", stream)?;
+        let _exclusive = (!pointers::is_page_locked(to as u64)).then(pageable::Copy::begin);
         streams::order(stream)?;
         finish(stream)?;
         state::store_now(Some(stream))?;

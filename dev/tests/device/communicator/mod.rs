@@ -177,6 +177,9 @@ fn group_options(timeout: u64) -> bootstrap::Options {
     bootstrap::Options::default().timeout(Duration::from_secs(timeout))
 }
 
+/// How long the first transfer of a size waits for the other rank on the host.
+const FIRST_TRANSFER_WAIT: Duration = Duration::from_millis(20);
+
 /// Runs ranks in threads on the devices of one host; rank r has device r modulo `devices`.
 fn on_devices(seed: u64, ranks: u32, devices: u32, run: impl Rank) -> Result<(), Failed> {
     each_on(machine_options(seed, 0, false), ranks, devices, group_options(120), run).into_iter().collect()
@@ -213,6 +216,8 @@ fn in_threads(
             scope.spawn(move || {
                 let device = device(comm.rank())?;
                 let rank = comm.rank();
+                // The ranks of some tests wait for each other before they make a transfer.
+                comm.set_first_transfer_wait(FIRST_TRANSFER_WAIT);
                 run(&comm, &device).map_err(|failed| super::at(format_args!("rank {rank}"), &failed))
             })
         };

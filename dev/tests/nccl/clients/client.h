@@ -83,6 +83,8 @@ static inline void write_device(void* at, const void* from, size_t bytes, stream
 }
 
 static inline void read_device(void* to, const void* at, size_t bytes, stream_t stream) {
+  // While such a copy waits, a driver lets nothing be allocated, which first transfers may need.
+  synchronize(stream);
   CU(cuMemcpyDtoHAsync_v2, (void*, unsigned long long, size_t, stream_t), to, (unsigned long long)at, bytes, stream);
   synchronize(stream);
 }

@@ -11,6 +11,7 @@ mod transfers;
 
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mscclpp_bootstrap::place;
 use mscclpp_core::types::ReduceOp;
@@ -200,6 +201,16 @@ impl Communicator {
     pub fn set_device_staging_limit(&self, bytes: u64) -> Result<(), Error> {
         self.calls()?.devices.staging_limit = bytes.max(1 << 12);
         Ok(())
+    }
+
+    /// Sets how long the first transfer of a size on device memory waits on the host for the other rank, before the stream waits
+    /// instead: 10 s at first, or the seconds in the variable `MSCCLPP_FIRST_TRANSFER_WAIT`. A buffered send does not wait; calls wait a
+    /// tenth of this time for buffered sends of a size that is new.
+    ///
+    /// While a stream waits for a transfer that is not enqueued yet, a copy of the program's to memory of the host that is not page-locked
+    /// never ends: the driver lets nothing be allocated meanwhile. A program without such copies can set 0.
+    pub fn set_first_transfer_wait(&self, wait: Duration) {
+        self.inner.lanes.set_first_wait(wait);
     }
 }
 

@@ -5,11 +5,18 @@
 //! it on a stream of the direction, and the caller's stream waits for it with a counter. A send alone, outside of a group, is
 //! copied to a buffer first if it is short, so that the caller's stream does not wait for the receiver. Longer ones of a group are
 //! made at the same time, each on the stream of its direction.
+//!
+//! A copy of the program's to memory of the host that is not page-locked waits in the driver for the work before it, and no other thread
+//! can allocate memory meanwhile, or create streams and events. So if a stream waits for a transfer that a thread has not enqueued, such
+//! a copy never ends. Therefore calls wait on the host for a while: for the thread of their own transfer, and, if a stream waits for
+//! other ranks afterwards, for the threads of buffered sends, for whose receiver the other ranks may wait. Not forever, because a rank
+//! may call only after what the caller does next.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::buffer::{Buffers, MAX_BUFFERED};
 use super::{Direction, Transfer};
@@ -19,9 +26,39 @@ use crate::error::Error;
 /// Interval of the checks whether a lane's stream is idle.
 const DRAIN_INTERVAL: Duration = Duration::from_micros(50);
 
+/// Variable with the seconds of [`Lanes::set_first_wait`].
+const FIRST_WAIT_VARIABLE: &str = "MSCCLPP_FIRST_TRANSFER_WAIT";
+
+/// How long the first transfer of a size waits for its thread if the variable is not set.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+
+/// Part of this time that calls wait for buffered sends.
+const SENDS_PART: u32 = 10;
+
+fn first_wait_of_variable() -> Duration {
+    static WAIT: OnceLock<Duration> = OnceLock::new();
+    *WAIT.get_or_init(|| {
+        let seconds = std::env::var(FIRST_WAIT_VARIABLE).ok().and_then(|text| text.trim().parse().ok());
+        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(FIRST_WAIT)
+    })
+}
+
 /// The lanes of a communicator, by the other rank and whether this rank sends.
-#[derive(Default)]
-pub(in crate::communicator) struct Lanes(Mutex<BTreeMap<(u32, bool), Arc<Lane>>>);
+pub(in crate::communicator) struct Lanes {
+    all: Mutex<BTreeMap<(u32, bool), Arc<Lane>>>,
+    /// Number of lanes whose thread runs.
+    num_busy: Arc<AtomicUsize>,
+    /// In nanoseconds.
+    first_wait: AtomicU64,
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        let lanes = Self { all: Mutex::default(), num_busy: Arc::default(), first_wait: AtomicU64::new(0) };
+        lanes.set_first_wait(first_wait_of_variable());
+        lanes
+    }
+}
 
 /// The transfers of one direction between two ranks.
 pub(super) struct Lane {
@@ -31,6 +68,8 @@ pub(super) struct Lane {
     device: Device,
     state: Mutex<State>,
     is_drained: Condvar,
+    /// As in [`Lanes`].
+    num_busy: Arc<AtomicUsize>,
 }
 
 pub(super) struct State {
@@ -72,7 +111,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Lanes {
     /// Returns the lane of a transfer.
     fn of(&self, direction: &Direction, stream: &Stream) -> Result<Arc<Lane>, Error> {
-        let mut lanes = lock(&self.0);
+        let mut lanes = lock(&self.all);
         if let Some(lane) = lanes.get(&direction.key()) {
             return match stream.devices().any(|device| device.is_same(&lane.device)) {
                 true => Ok(Arc::clone(lane)),
@@ -80,7 +119,7 @@ impl Lanes {
             };
         }
         let none = || Error::StreamDeviceMismatch { device: "any device".into() };
-        let lane = Arc::new(Lane::new(stream.devices().next().ok_or_else(none)?)?);
+        let lane = Arc::new(Lane::new(stream.devices().next().ok_or_else(none)?, &self.num_busy)?);
         lanes.insert(direction.key(), Arc::clone(&lane));
         Ok(lane)
     }
@@ -104,7 +143,24 @@ impl Lanes {
     }
 
     fn all(&self) -> Vec<Arc<Lane>> {
-        lock(&self.0).values().cloned().collect()
+        lock(&self.all).values().cloned().collect()
+    }
+
+    /// Sets how long the first transfer of a size waits for its thread.
+    pub(in crate::communicator) fn set_first_wait(&self, wait: Duration) {
+        self.first_wait.store(wait.as_nanos().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn first_wait(&self) -> Duration {
+        Duration::from_nanos(self.first_wait.load(Ordering::Relaxed))
+    }
+
+    /// Gives threads time to make buffered sends, before a call after which a stream waits for other ranks.
+    pub(in crate::communicator) fn settle(&self) {
+        if self.num_busy.load(Ordering::Acquire) > 0 {
+            let begin = Instant::now();
+            self.all().iter().for_each(|lane| lane.settle(begin, self.first_wait() / SENDS_PART));
+        }
     }
 
     /// Returns whether no transfer waits for a thread to make it, and those that were made for the caller's streams are complete.
@@ -130,12 +186,13 @@ impl State {
 }
 
 impl Lane {
-    fn new(device: &Device) -> Result<Self, Error> {
+    fn new(device: &Device, num_busy: &Arc<AtomicUsize>) -> Result<Self, Error> {
         let (counter, buffers) = (Counter::new(device)?, Buffers::default());
         let state =
             State { queue: VecDeque::new(), is_busy: false, counter, buffers, is_captured: false, failure: None };
         let (stream, device) = (device.transfer_stream()?, device.clone());
-        Ok(Self { stream, device, state: Mutex::new(state), is_drained: Condvar::new() })
+        let num_busy = Arc::clone(num_busy);
+        Ok(Self { stream, device, state: Mutex::new(state), is_drained: Condvar::new(), num_busy })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -150,6 +207,15 @@ impl Lane {
         }
     }
 
+    /// Waits as [`drain`](Self::drain) does, but only for some time since `begin`.
+    fn settle(&self, begin: Instant, time: Duration) {
+        let mut state = self.lock();
+        while !state.is_quiet() {
+            let Some(left) = time.checked_sub(begin.elapsed()).filter(|left| !left.is_zero()) else { return };
+            state = self.is_drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Lets a thread make a transfer.
     fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State>, direction: Direction, work: Work) -> Result<(), Error> {
         state.queue.push_back(Job { direction, work });
@@ -158,7 +224,10 @@ impl Lane {
         }
         let lane = Arc::clone(self);
         match thread::Builder::new().name("mscclpp-transfer".into()).spawn(move || lane.run_jobs()) {
-            Ok(_) => state.is_busy = true,
+            Ok(_) => {
+                state.is_busy = true;
+                self.num_busy.fetch_add(1, Ordering::AcqRel);
+            }
             Err(error) => {
                 state.queue.pop_back();
                 let error = Error::SpawnThread(error.to_string());
@@ -177,6 +246,7 @@ impl Lane {
             let mut state = self.lock();
             let Some(job) = state.queue.pop_front() else {
                 state.is_busy = false;
+                self.num_busy.fetch_sub(1, Ordering::AcqRel);
                 self.is_drained.notify_all();
                 return;
             };
@@ -269,9 +339,14 @@ pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Er
         return Ok(());
     }
     if is_ready {
+        drop(state);
+        lanes.settle();
         return transfer.enqueue();
     }
-    lane.defer(state, transfer)?.enqueue()
+    let wait = lane.defer(state, transfer)?;
+    lane.settle(Instant::now(), lanes.first_wait());
+    lanes.settle();
+    wait.enqueue()
 }
 
 /// Copies what is sent to a buffer.
@@ -375,6 +450,10 @@ pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Resu
             None => prepared.push(transfer),
         }
     }
+    lanes.settle();
     prepared.iter().try_for_each(Transfer::enqueue)?;
+    let begin = Instant::now();
+    let deferred = ways.values().filter(|(_, way)| *way == Way::Deferred);
+    deferred.for_each(|(lane, _)| lane.settle(begin, lanes.first_wait()));
     waits.into_iter().try_for_each(Wait::enqueue)
 }

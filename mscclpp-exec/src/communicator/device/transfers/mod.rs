@@ -1,4 +1,5 @@
-//! Transfers between two ranks on device memory, and the calls that are made of them. No rank waits for another one on the host.
+//! Transfers between two ranks on device memory, and the calls that are made of them. A rank waits for another one on the host only in the
+//! first transfer of a size, and only for some time.
 //!
 //! | module | contents |
 //! |---|---|
@@ -46,7 +47,8 @@ impl OnStream<'_> {
     ///
     /// # Cost
     /// A buffered send costs a copy and two events. The first transfer of a size to a rank is made by a thread, when the other rank
-    /// calls as well; later ones are one launch.
+    /// calls as well, for which the caller waits unless its send is buffered, for as long as
+    /// [`Communicator::set_first_transfer_wait`](crate::Communicator::set_first_transfer_wait) says; later ones are one launch.
     ///
     /// # Errors
     /// [`Error::Peer`] for this rank itself or no rank; [`Error::Transfer`] with any other failure, which may be reported by
@@ -58,7 +60,7 @@ impl OnStream<'_> {
     }
 
     /// Receives `data` from another rank, which sends as many elements of the same type with [`send`](Self::send). Returns without
-    /// waiting for that rank; work that is enqueued on the stream later does.
+    /// waiting for that rank, except for some time in the first one of a size; work that is enqueued on the stream later waits.
     ///
     /// # Errors
     /// As [`send`](Self::send).
