@@ -2,7 +2,7 @@
 # Everything that only a CUDA device can show, part by part, with a log.
 #
 # Usage: scripts/gpu.sh [PART...]          builds, then runs these parts in this order; all but `bench` by default
-#        scripts/gpu.sh build DIR          builds, and puts the programs and this script into DIR, for a machine without Rust
+#        scripts/gpu.sh build DIR          builds, and puts the programs and this script into DIR and DIR.tar.xz, for a machine without Rust
 #        DIR/gpu.sh [PART...]              runs them there
 #
 #   smoke            whether the programs run here at all, and a few launches of each kind
@@ -10,6 +10,8 @@
 #   processes        2 and 4 processes on the device: memory by handles, by descriptors, and as ranks of two hosts
 #   rows[:B1,B2[:A]] what is promised for one device, and whether it is reached; some rows, in this order, with algorithms A alone
 #                    where there is a choice (names with commas between them)
+#   nccl[:JOBS]      PyTorch of python3 on this NCCL library: jobs of two ranks that share the device, and times of several ranks
+#   torch[:JOBS]     the same jobs on the backend of mscclpp-python
 #   bench            `mscclpp bench` of all collectives on 2, 4 and 8 virtual ranks
 #   planted          bugs that the sanitizers must find
 #   memcheck[:FILTER], racecheck[:FILTER]
@@ -20,13 +22,12 @@
 # instead of these. LOGS or OUT: where logs go (gpu-logs), one for each call. MSCCLPP_NVRTC: what compiles at run time, if it is
 # neither beside a toolkit nor in python3's packages.
 #
-# Half an hour with one H200, in four calls of ten minutes. Before, where there is Rust: `scripts/gpu.sh build target/gpu`, which is
-# under 64 MB. That folder, which git ignores, is all that has to be carried to the machine each time.
+# A quarter of an hour with one H200, in two or three calls. Before, where there is Rust: `scripts/gpu.sh build target/gpu`. The archive
+# target/gpu.tar.xz, which git ignores, is all that has to be carried to the machine: `python3 -m tarfile -e target/gpu.tar.xz target`, then
 #
-#   BUDGET=570 target/gpu/gpu.sh smoke streams worlds stalls native graphs processes bits specialized plans
-#   BUDGET=570 target/gpu/gpu.sh rows:b1,b6,b7,b8,b11,b4,b5
-#   BUDGET=570 target/gpu/gpu.sh rows:b9 rows:b2,b3:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct rows:b12,b10
-#   BUDGET=570 target/gpu/gpu.sh planted memcheck racecheck
+#   BUDGET=330 target/gpu/gpu.sh smoke streams worlds native nccl torch stalls graphs bits specialized processes plans
+#   BUDGET=300 target/gpu/gpu.sh rows:b1,b6,b7,b8,b11,b4,b5 rows:b9 rows:b2,b3:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct
+#   BUDGET=300 target/gpu/gpu.sh planted memcheck racecheck rows:b12,b10
 #
 # Each row's log begins with what the device can do at best: L, the launch of an empty kernel; G, the same in a graph; F, a flag
 # through the L2 cache; C, a copy.
@@ -43,6 +44,7 @@ build() { # DIR
     local dir=$1
     mkdir -p "$dir"
     # Executables by their target's name, as cargo tells them.
+    cargo build --release --manifest-path "$here/../Cargo.toml" -p mscclpp-nccl -p mscclpp-python
     cargo build --release --manifest-path "$here/../Cargo.toml" -p mscclpp-cli -p mscclpp-dev --bin mscclpp --test device \
         --bench cuda --message-format json-render-diagnostics | awk -F'"' '/"executable":"/ {
             name = executable = ""
@@ -52,8 +54,16 @@ build() { # DIR
             }
             if (name ~ /^(device|cuda|mscclpp)$/ && executable != "") print name, executable }' |
         while read -r name executable; do install -s "$executable" "$dir/$name"; done
+    local target=${CARGO_TARGET_DIR:-$here/../target}
+    install -s "$target/release/libmscclpp_nccl.so" "$dir/libnccl.so.2"
+    rm -rf "$dir/python"
+    cp -rL "$("$here/python-package.sh" "$target/release/libmscclpp_rs.so" "$target/python-package-gpu")" "$dir/python"
+    strip "$dir/python/mscclpp_rs/_native.abi3.so"
+    cp "$here"/../dev/tests/python/*.py "$here"/../dev/benches/python/*.py "$dir/python/"
     cp "$here/gpu.sh" "$dir/"
-    du -ch "$dir"/* | sed 's/^/  /'
+    # The programs have the same kernels in them, so a dictionary that holds several of them makes it a fifth as long.
+    tar -c -C "$(dirname "$dir")" "$(basename "$dir")" | xz --lzma2=preset=6,dict=192MiB >"$dir.tar.xz"
+    du -h "$dir"/* "$dir.tar.xz" | sed 's/^/  /'
 }
 
 case "${1:-}" in -h | --help)
@@ -66,11 +76,11 @@ if [ "${1:-}" = build ]; then
     exit
 fi
 
-[ $# -gt 0 ] || set -- smoke suite processes rows planted memcheck racecheck
+[ $# -gt 0 ] || set -- smoke suite processes nccl torch rows planted memcheck racecheck
 for wanted; do
     case ${wanted%%:*} in
         smoke | suite | plans | bits | graphs | stalls | streams | specialized | native | worlds | processes) ;;
-        rows | bench | planted | memcheck | racecheck) ;;
+        nccl | torch | rows | bench | planted | memcheck | racecheck) ;;
         *)
             usage >&2
             echo "expected a part, found $wanted" >&2
@@ -169,6 +179,34 @@ rows() { # ROWS ALGORITHMS
     limited "$programs/cuda" ${REHEARSE:+rehearse} ${rows:-rows} ${2:+only:$2}
 }
 
+# Jobs whose number of tests says that they ran; two ranks share the device.
+jobs() { # BACKEND JOB...
+    local backend=$1 job preload='' status=0
+    shift
+    python3 -c 'import torch' 2>/dev/null || { echo "skipped: python3 has no PyTorch"; return; }
+    [ "$backend" != nccl ] || preload=$programs/libnccl.so.2
+    for job; do
+        echo "$job on $backend"
+        BACKEND=$backend PYTHONPATH=$programs/python limited "$programs/mscclpp" launch -n 2 -- \
+            env LD_PRELOAD="$preload${LD_PRELOAD:+:$LD_PRELOAD}" timeout "${JOB_LIMIT:-30}" python3 "$programs/python/$job.py" || { status=$?; echo "$job on $backend FAILED ($status)"; }
+    done
+    return "$status"
+}
+
+nccl() { # JOBS
+    local chosen=${1//,/ } status=0
+    # shellcheck disable=SC2086
+    jobs nccl ${chosen:-reductions models graphs gathers exchanges groups fsdp ddp memory} || status=$?
+    [ -n "$chosen" ] || LD_PRELOAD=$programs/libnccl.so.2${LD_PRELOAD:+:$LD_PRELOAD} limited python3 "$programs/python/nccl.py" ${REHEARSE:+rehearse} || status=$?
+    return "$status"
+}
+
+torch() { # JOBS
+    local chosen=${1//,/ }
+    # shellcheck disable=SC2086
+    jobs mscclpp ${chosen:-reductions models graphs gathers exchanges groups fsdp}
+}
+
 bench() {
     local collective status=0
     for collective in all_reduce all_gather reduce_scatter all_to_all broadcast reduce send_recv gather scatter all_to_all_v barrier; do
@@ -219,6 +257,7 @@ for wanted; do
         suite) part 600 suite tests cuda:: ;;
         plans | bits | graphs | stalls | streams | specialized | native | worlds) part 200 "$name" tests "cuda::$name::" ;;
         processes) part 150 processes tests cuda::processes:: ;;
+        nccl | torch) part 240 "$wanted" "$name" "$first" ;;
         rows) part 570 "$wanted" rows "$first" "$second" ;;
         bench) part 570 bench bench ;;
         planted) part 60 planted planted ;;

@@ -93,7 +93,21 @@ impl<'a> Bench<'a> {
         prepare: PrepareOptions,
     ) -> Outcome<Option<Subject>> {
         let Ok(decision) = self.registry.decision(request, choice) else { return Ok(None) };
-        let plan = self.registry.plan(request, &decision)?;
+        let plan = match self.registry.plan(request, &decision) {
+            Ok(plan) => plan,
+            // Some numbers of thread blocks are more than the checks can follow.
+            Err(error) => {
+                let blocks =
+                    choice.config.blocks.map_or(String::new(), |blocks| format!(" with {blocks} thread blocks"));
+                let reason = error.to_string();
+                self.say(format_args!(
+                    "{}{blocks}: skipped: {}",
+                    choice.name,
+                    reason.lines().next().unwrap_or_default()
+                ));
+                return Ok(None);
+            }
+        };
         let world = Executor::new(self.device, request.num_ranks);
         let made =
             world.prepare_with_options(&plan, request.message(), prepare).and_then(|run| Ok((run.buffers()?, run)));

@@ -3,7 +3,7 @@
 A job is run once per rank: scripts/simulated-cuda.sh --nccl -n 2 -- PYTHON dev/tests/python/JOB.py [TEST ...]
 
 Kernels of PyTorch do not run on simulated devices, so tensors are computed on the CPU and copied to the device, and results are
-copied to the CPU and compared there. With BACKEND=gloo a job runs on the CPU alone, which tests the job itself; with BACKEND=mscclpp on the backend of mscclpp-python.
+copied to the CPU and compared there. Ranks share devices where there are fewer (scripts/gpu.sh). With BACKEND=gloo a job runs on the CPU alone, which tests the job itself; with BACKEND=mscclpp on the backend of mscclpp-python.
 """
 
 import os
@@ -16,7 +16,11 @@ import torch.distributed as dist
 RANK = int(os.environ["RANK"])
 SIZE = int(os.environ["WORLD_SIZE"])
 BACKEND = os.environ.get("BACKEND", "nccl")
-DEVICE = torch.device("cpu") if BACKEND == "gloo" else torch.device("cuda", int(os.environ.get("LOCAL_RANK", RANK)))
+DEVICE = (
+    torch.device("cpu")
+    if BACKEND == "gloo"
+    else torch.device("cuda", int(os.environ.get("LOCAL_RANK", RANK)) % max(1, torch.cuda.device_count()))
+)
 
 # Element counts: one, odd, packets, and several kilobytes.
 COUNTS = (1, 7, 512, 4099)
