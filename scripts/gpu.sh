@@ -25,9 +25,12 @@
 # A quarter of an hour with one H200, in two or three calls. Before, where there is Rust: `scripts/gpu.sh build target/gpu`. The archive
 # target/gpu.tar.xz, which git ignores, is all that has to be carried to the machine: `python3 -m tarfile -e target/gpu.tar.xz target`, then
 #
-#   BUDGET=330 target/gpu/gpu.sh smoke streams worlds native nccl torch stalls graphs bits specialized processes plans
-#   BUDGET=300 target/gpu/gpu.sh rows:b1,b6,b7,b8,b11,b4,b5 rows:b9 rows:b2,b3:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct
-#   BUDGET=300 target/gpu/gpu.sh planted memcheck racecheck rows:b12,b10
+#   BUDGET=330 target/gpu/gpu.sh streams worlds native stalls graphs processes bits nccl torch plans
+#   BUDGET=210 target/gpu/gpu.sh rows:b1:allreduce_one_shot_packets,allreduce_packets rows:b9 rows:b6,b7,b8,b11 rows:b2,b3:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct
+#   BUDGET=210 target/gpu/gpu.sh planted memcheck racecheck rows:b4 rows:b12,b10
+#
+# Seconds that parts took on an H200: smoke 45, native 1, stalls 3, graphs 8, bits 21, processes 7, plans 89, nccl 85, torch 90, rows b9 30,
+# b6 b7 b8 b11 30 together; specialized takes more than 75 and b4 more than 60. A row without algorithms of its own tries all of them.
 #
 # Each row's log begins with what the device can do at best: L, the launch of an empty kernel; G, the same in a graph; F, a flag
 # through the L2 cache; C, a copy.
