@@ -10,7 +10,8 @@
 #   processes        2 and 4 processes on the device: memory by handles, by descriptors, and as ranks of two hosts
 #   rows[:B1,B2[:A]] what is promised for one device, and whether it is reached; some rows, in this order, with algorithms A alone
 #                    where there is a choice (names with commas between them)
-#   nccl[:JOBS]      PyTorch of python3 on this NCCL library: jobs of two ranks that share the device, and times of several ranks
+#   nccl[:JOBS]      PyTorch of python3 on this NCCL library: jobs of two ranks that share the device, and times of several ranks;
+#                    the job memory needs multicast objects
 #   torch[:JOBS]     the same jobs on the backend of mscclpp-python
 #   bench            `mscclpp bench` of all collectives on 2, 4 and 8 virtual ranks
 #   planted          bugs that the sanitizers must find
@@ -44,7 +45,7 @@ usage() {
 }
 
 build() { # DIR
-    local dir=$1
+    local dir=${1%/}
     mkdir -p "$dir"
     # Executables by their target's name, as cargo tells them.
     cargo build --release --manifest-path "$here/../Cargo.toml" -p mscclpp-nccl -p mscclpp-python
@@ -64,9 +65,14 @@ build() { # DIR
     strip "$dir/python/mscclpp_rs/_native.abi3.so"
     cp "$here"/../dev/tests/python/*.py "$here"/../dev/benches/python/*.py "$dir/python/"
     cp "$here/gpu.sh" "$dir/"
+    du -h "$dir"/* | sed 's/^/  /'
+}
+
+pack() { # DIR
+    local dir=${1%/}
     # The programs have the same kernels in them, so a dictionary that holds several of them makes it a fifth as long.
     tar -c -C "$(dirname "$dir")" "$(basename "$dir")" | xz --lzma2=preset=6,dict=192MiB >"$dir.tar.xz"
-    du -h "$dir"/* "$dir.tar.xz" | sed 's/^/  /'
+    du -h "$dir.tar.xz" | sed 's/^/  /'
 }
 
 case "${1:-}" in -h | --help)
@@ -76,6 +82,7 @@ case "${1:-}" in -h | --help)
 esac
 if [ "${1:-}" = build ]; then
     build "${2:?where to}"
+    pack "$2"
     exit
 fi
 
@@ -186,7 +193,6 @@ rows() { # ROWS ALGORITHMS
 jobs() { # BACKEND JOB...
     local backend=$1 job preload='' status=0
     shift
-    python3 -c 'import torch' 2>/dev/null || { echo "skipped: python3 has no PyTorch"; return; }
     [ "$backend" != nccl ] || preload=$programs/libnccl.so.2
     for job; do
         echo "$job on $backend"
@@ -196,18 +202,24 @@ jobs() { # BACKEND JOB...
     return "$status"
 }
 
+has_pytorch() {
+    python3 -c 'import torch' 2>/dev/null || { echo "skipped: python3 has no PyTorch"; return 1; }
+}
+
 nccl() { # JOBS
     local chosen=${1//,/ } status=0
+    has_pytorch || return 0
     # shellcheck disable=SC2086
-    jobs nccl ${chosen:-reductions models graphs gathers exchanges groups fsdp ddp memory} || status=$?
+    jobs nccl ${chosen:-reductions models graphs gathers exchanges groups fsdp ddp} || status=$?
     [ -n "$chosen" ] || LD_PRELOAD=$programs/libnccl.so.2${LD_PRELOAD:+:$LD_PRELOAD} limited python3 "$programs/python/nccl.py" ${REHEARSE:+rehearse} || status=$?
     return "$status"
 }
 
 torch() { # JOBS
     local chosen=${1//,/ }
+    has_pytorch || return 0
     # shellcheck disable=SC2086
-    jobs mscclpp ${chosen:-reductions models graphs gathers exchanges groups fsdp}
+    jobs mscclpp ${chosen:-reductions models graphs gathers exchanges groups fsdp ddp}
 }
 
 bench() {

@@ -14,7 +14,7 @@ pub(crate) struct Key(*const c_char);
 unsafe impl Sync for Key {}
 
 /// Variables of this library and of the jobs and executors below it.
-const KEYS: [&CStr; 17] = [
+const KEYS: [&CStr; 18] = [
     c"NCCL_DEBUG",
     c"NCCL_DEBUG_FILE",
     c"NCCL_PROFILER_PLUGIN",
@@ -27,6 +27,7 @@ const KEYS: [&CStr; 17] = [
     c"MSCCLPP_TIMEOUT",
     c"MSCCLPP_RENDEZVOUS_TIMEOUT",
     c"MSCCLPP_HEARTBEAT_TIMEOUT",
+    c"MSCCLPP_FIRST_TRANSFER_WAIT",
     c"MSCCLPP_AUTHENTICATE_DATA",
     c"MSCCLPP_TRANSPORT",
     c"MSCCLPP_UCX",

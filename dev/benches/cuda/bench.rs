@@ -96,17 +96,13 @@ impl<'a> Bench<'a> {
         let plan = match self.registry.plan(request, &decision) {
             Ok(plan) => plan,
             // Some numbers of thread blocks are more than the checks can follow.
-            Err(error) => {
-                let blocks =
-                    choice.config.blocks.map_or(String::new(), |blocks| format!(" with {blocks} thread blocks"));
-                let reason = error.to_string();
-                self.say(format_args!(
-                    "{}{blocks}: skipped: {}",
-                    choice.name,
-                    reason.lines().next().unwrap_or_default()
-                ));
+            Err(error) if choice.config.blocks.is_some() => {
+                let (reason, blocks) = (error.to_string(), choice.config.blocks.unwrap_or_default());
+                let reason = reason.lines().next().unwrap_or_default();
+                self.say(format_args!("{} with {blocks} thread blocks: skipped: {reason}", choice.name));
                 return Ok(None);
             }
+            Err(error) => return Err(error.into()),
         };
         let world = Executor::new(self.device, request.num_ranks);
         let made =

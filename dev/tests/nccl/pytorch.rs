@@ -83,6 +83,9 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
     let name = format!("pytorch_{version}_groups_under_variables_of_its_backends_equal_those_of_the_cpu");
     let under_variables = python.clone();
     trials.push(Trial::test(name, move || run_job(&under_variables, "groups", 8, 2, &VARIABLES)));
+    let name = format!("pytorch_{version}_exchanges_of_communicators_of_pairs_equal_those_of_the_cpu");
+    let of_pairs = python.clone();
+    trials.push(Trial::test(name, move || run_job(&of_pairs, "exchanges", 7, 2, &[("LAZY", "1")])));
     let name = format!("pytorch_{version}_finds_all_functions_of_the_runtime");
     let of_runtime = python.clone();
     trials.push(Trial::test(name, move || all_functions_are_defined(&of_runtime)));

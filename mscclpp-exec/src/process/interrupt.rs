@@ -48,7 +48,7 @@ pub fn with_interrupt_check<R>(check: fn() -> bool, call: impl FnOnce() -> R) ->
 static PAST: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
 
 /// Runs the check of this thread's call if it is due, and returns its answer.
-pub(super) fn is_interrupted() -> bool {
+pub(crate) fn is_interrupted() -> bool {
     let Some((check, due)) = CHECK.get() else { return false };
     let now = Instant::now();
     if due == *PAST {

@@ -44,6 +44,8 @@ pub use buffer::SharedBuffer;
 #[cfg(feature = "cuda")]
 pub(crate) use call_ring::{CallRing, CallText};
 pub use executor::Executor;
+#[cfg(feature = "cuda")]
+pub(crate) use interrupt::is_interrupted;
 pub use interrupt::with_interrupt_check;
 pub use launch::PreparedPlan;
 #[cfg(feature = "cuda")]

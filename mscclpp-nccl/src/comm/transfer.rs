@@ -1,4 +1,4 @@
-//! Sends and receives. Communicators make them, and no rank waits for another one on the host.
+//! Sends and receives. Communicators make them.
 
 use std::sync::Arc;
 

@@ -186,11 +186,16 @@ class Work(_WORK):  # type: ignore[misc]
             if error is not None or not on_devices:
                 ended.set_result([] if error is None else error)
                 return
-            # Callbacks run on streams of their own, which wait for the current stream on the devices of the tensors in the value.
-            with torch.cuda.stream(torch.cuda.Stream(devices[0])):
-                for part in on_devices:
-                    part._wait_on_stream()
-                ended.set_result(self.result())
+            try:
+                # Callbacks run on streams of their own, which wait for the current stream on the devices of the tensors in the value.
+                with torch.cuda.stream(torch.cuda.Stream(devices[0])):
+                    for part in on_devices:
+                        part._wait_on_stream()
+                    ended.set_result(self.result())
+            except RuntimeError as raised:
+                # Of CUDA. Without a value, waits for the future have no end.
+                if not ended.done():
+                    ended.set_result(raised)
 
         # An exception set on a future of Python is a value for C++; that of a callback is an error there as well.
         future: torch.futures.Future[list[torch.Tensor]] = ended.then(result)

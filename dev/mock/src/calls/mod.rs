@@ -101,7 +101,7 @@ macro_rules! calls {
         /// As in CUDA's driver: pointers must be valid for the function's use of them.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $type),*) -> Code {
-            $crate::pageable::wait();
+            $crate::pageable::wait(stringify!($name));
             let result = || $body;
             calls!(@give $($out)? result())
         }

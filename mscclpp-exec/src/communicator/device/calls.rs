@@ -7,6 +7,7 @@ use mscclpp_core::types::ReduceOp;
 
 use super::OnStream;
 use super::launch::Memory;
+use super::transfers::settle;
 use crate::communicator::arguments::{Arguments, Lengths};
 use crate::cuda::{DeviceMut, DeviceRef};
 use crate::dtype::Element;
@@ -207,7 +208,7 @@ impl OnStream<'_> {
 
     #[track_caller]
     pub(super) fn serve(&self, request: Request, memory: Memory<'_>) -> Result<(), Error> {
-        self.communicator.inner.lanes.settle();
+        settle(self.stream);
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());
         self.communicator.record(&mut calls, Some(request), |calls| {
             let (connection, call) = self.begin(calls, place)?;

@@ -9,9 +9,11 @@
 //! A copy of the program's to memory of the host that is not page-locked waits in the driver for the work before it, and no other thread
 //! can allocate memory meanwhile, or create streams and events. So if a stream waits for a transfer that a thread has not enqueued, such
 //! a copy never ends. Therefore calls wait on the host for a while: for the thread of their own transfer, and, if a stream waits for
-//! other ranks afterwards, for the threads of buffered sends, for whose receiver the other ranks may wait. Not forever, because a rank
-//! may call only after what the caller does next.
+//! other ranks afterwards, for the threads of buffered sends of the device, also of other communicators, for whose receiver the other
+//! ranks may wait. Not forever, because a rank may call only after what the caller does next; and once for a thread, whatever the number
+//! of calls.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,6 +24,7 @@ use super::buffer::{Buffers, MAX_BUFFERED};
 use super::{Direction, Transfer};
 use crate::cuda::{Counter, DeferredWait, DeferredWork, Device, DeviceMut, DeviceRef, DeviceVec, Event, Lent, Stream};
 use crate::error::Error;
+use crate::process::is_interrupted;
 
 /// Interval of the checks whether a lane's stream is idle.
 const DRAIN_INTERVAL: Duration = Duration::from_micros(50);
@@ -35,26 +38,54 @@ const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// Part of this time that calls wait for buffered sends.
 const SENDS_PART: u32 = 10;
 
+/// Time between two checks whether the caller's wait is interrupted.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The lanes of the process whose thread runs, and their number, which is 0 at most times.
+static BUSY: Mutex<Vec<Arc<Lane>>> = Mutex::new(Vec::new());
+static NUM_BUSY: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Whether the thread makes the transfers of a lane.
+    static IS_OF_LANE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns the time of the variable; too long ones, such as `inf`, as the longest.
 fn first_wait_of_variable() -> Duration {
     static WAIT: OnceLock<Duration> = OnceLock::new();
     *WAIT.get_or_init(|| {
-        let seconds = std::env::var(FIRST_WAIT_VARIABLE).ok().and_then(|text| text.trim().parse().ok());
-        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(FIRST_WAIT)
+        let Ok(text) = std::env::var(FIRST_WAIT_VARIABLE) else { return FIRST_WAIT };
+        match text.trim().parse::<f64>() {
+            Ok(seconds) if seconds >= 0.0 => Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
+            _ => {
+                eprintln!("mscclpp: {FIRST_WAIT_VARIABLE}: expected seconds, found `{text}`; it is {FIRST_WAIT:?}");
+                FIRST_WAIT
+            }
+        }
     })
+}
+
+/// Gives threads time to make buffered sends, before a call on a stream after which it waits for other ranks.
+pub(in crate::communicator) fn settle(stream: &Stream) {
+    // What these threads do is what others wait for.
+    if NUM_BUSY.load(Ordering::Acquire) == 0 || IS_OF_LANE.get() {
+        return;
+    }
+    let busy = lock(&BUSY).clone();
+    let is_of_stream = |lane: &&Arc<Lane>| stream.devices().any(|device| device.is_same(&lane.device));
+    busy.iter().filter(is_of_stream).for_each(|lane| lane.settle(lane.first_wait() / SENDS_PART));
 }
 
 /// The lanes of a communicator, by the other rank and whether this rank sends.
 pub(in crate::communicator) struct Lanes {
     all: Mutex<BTreeMap<(u32, bool), Arc<Lane>>>,
-    /// Number of lanes whose thread runs.
-    num_busy: Arc<AtomicUsize>,
     /// In nanoseconds.
-    first_wait: AtomicU64,
+    first_wait: Arc<AtomicU64>,
 }
 
 impl Default for Lanes {
     fn default() -> Self {
-        let lanes = Self { all: Mutex::default(), num_busy: Arc::default(), first_wait: AtomicU64::new(0) };
+        let lanes = Self { all: Mutex::default(), first_wait: Arc::default() };
         lanes.set_first_wait(first_wait_of_variable());
         lanes
     }
@@ -69,13 +100,13 @@ pub(super) struct Lane {
     state: Mutex<State>,
     is_drained: Condvar,
     /// As in [`Lanes`].
-    num_busy: Arc<AtomicUsize>,
+    first_wait: Arc<AtomicU64>,
 }
 
 pub(super) struct State {
     queue: VecDeque<Job>,
-    /// Whether a thread makes the queued transfers, or the last one of them.
-    is_busy: bool,
+    /// Since when a thread makes the queued transfers, or the last one of them; none without a thread.
+    busy_since: Option<Instant>,
     counter: Counter,
     buffers: Buffers,
     /// Whether a transfer was captured.
@@ -119,7 +150,7 @@ impl Lanes {
             };
         }
         let none = || Error::StreamDeviceMismatch { device: "any device".into() };
-        let lane = Arc::new(Lane::new(stream.devices().next().ok_or_else(none)?, &self.num_busy)?);
+        let lane = Arc::new(Lane::new(stream.devices().next().ok_or_else(none)?, &self.first_wait)?);
         lanes.insert(direction.key(), Arc::clone(&lane));
         Ok(lane)
     }
@@ -151,18 +182,6 @@ impl Lanes {
         self.first_wait.store(wait.as_nanos().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    fn first_wait(&self) -> Duration {
-        Duration::from_nanos(self.first_wait.load(Ordering::Relaxed))
-    }
-
-    /// Gives threads time to make buffered sends, before a call after which a stream waits for other ranks.
-    pub(in crate::communicator) fn settle(&self) {
-        if self.num_busy.load(Ordering::Acquire) > 0 {
-            let begin = Instant::now();
-            self.all().iter().for_each(|lane| lane.settle(begin, self.first_wait() / SENDS_PART));
-        }
-    }
-
     /// Returns whether no transfer waits for a thread to make it, and those that were made for the caller's streams are complete.
     pub(in crate::communicator) fn are_idle(&self) -> Result<bool, Error> {
         self.all().iter().try_fold(true, |all, lane| Ok(all & (lane.lock().is_quiet() && lane.stream.is_idle()?)))
@@ -177,7 +196,7 @@ impl Lanes {
 impl State {
     /// Returns whether a transfer that is made now follows all earlier ones.
     fn is_quiet(&self) -> bool {
-        self.queue.is_empty() && !self.is_busy
+        self.queue.is_empty() && self.busy_since.is_none()
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -186,13 +205,13 @@ impl State {
 }
 
 impl Lane {
-    fn new(device: &Device, num_busy: &Arc<AtomicUsize>) -> Result<Self, Error> {
+    fn new(device: &Device, first_wait: &Arc<AtomicU64>) -> Result<Self, Error> {
         let (counter, buffers) = (Counter::new(device)?, Buffers::default());
         let state =
-            State { queue: VecDeque::new(), is_busy: false, counter, buffers, is_captured: false, failure: None };
+            State { queue: VecDeque::new(), busy_since: None, counter, buffers, is_captured: false, failure: None };
         let (stream, device) = (device.transfer_stream()?, device.clone());
-        let num_busy = Arc::clone(num_busy);
-        Ok(Self { stream, device, state: Mutex::new(state), is_drained: Condvar::new(), num_busy })
+        let first_wait = Arc::clone(first_wait);
+        Ok(Self { stream, device, state: Mutex::new(state), is_drained: Condvar::new(), first_wait })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -207,26 +226,36 @@ impl Lane {
         }
     }
 
-    /// Waits as [`drain`](Self::drain) does, but only for some time since `begin`.
-    fn settle(&self, begin: Instant, time: Duration) {
+    /// How long the first transfer of a size waits for the thread.
+    fn first_wait(&self) -> Duration {
+        Duration::from_nanos(self.first_wait.load(Ordering::Relaxed))
+    }
+
+    /// Waits as [`drain`](Self::drain) does, but only until the thread has run for some time, or the caller is interrupted.
+    fn settle(&self, time: Duration) {
         let mut state = self.lock();
-        while !state.is_quiet() {
-            let Some(left) = time.checked_sub(begin.elapsed()).filter(|left| !left.is_zero()) else { return };
-            state = self.is_drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        while let Some(since) = state.busy_since {
+            let left = time.saturating_sub(since.elapsed());
+            if left.is_zero() || is_interrupted() {
+                return;
+            }
+            let waited = self.is_drained.wait_timeout(state, left.min(CHECK_INTERVAL));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Lets a thread make a transfer.
     fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State>, direction: Direction, work: Work) -> Result<(), Error> {
         state.queue.push_back(Job { direction, work });
-        if state.is_busy {
+        if state.busy_since.is_some() {
             return Ok(());
         }
         let lane = Arc::clone(self);
         match thread::Builder::new().name("mscclpp-transfer".into()).spawn(move || lane.run_jobs()) {
             Ok(_) => {
-                state.is_busy = true;
-                self.num_busy.fetch_add(1, Ordering::AcqRel);
+                state.busy_since = Some(Instant::now());
+                lock(&BUSY).push(Arc::clone(self));
+                NUM_BUSY.fetch_add(1, Ordering::AcqRel);
             }
             Err(error) => {
                 state.queue.pop_back();
@@ -239,14 +268,16 @@ impl Lane {
     }
 
     fn run_jobs(&self) {
+        IS_OF_LANE.set(true);
         if let Err(error) = self.stream.relax_thread() {
             self.lock().fail(error, &self.stream);
         }
         loop {
             let mut state = self.lock();
             let Some(job) = state.queue.pop_front() else {
-                state.is_busy = false;
-                self.num_busy.fetch_sub(1, Ordering::AcqRel);
+                state.busy_since = None;
+                lock(&BUSY).retain(|lane| !std::ptr::eq(&**lane, self));
+                NUM_BUSY.fetch_sub(1, Ordering::AcqRel);
                 self.is_drained.notify_all();
                 return;
             };
@@ -340,12 +371,12 @@ pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Er
     }
     if is_ready {
         drop(state);
-        lanes.settle();
+        settle(stream);
         return transfer.enqueue();
     }
     let wait = lane.defer(state, transfer)?;
-    lane.settle(Instant::now(), lanes.first_wait());
-    lanes.settle();
+    lane.settle(lane.first_wait());
+    settle(stream);
     wait.enqueue()
 }
 
@@ -450,10 +481,11 @@ pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Resu
             None => prepared.push(transfer),
         }
     }
-    lanes.settle();
+    if let Some(first) = prepared.first() {
+        settle(first.stream);
+    }
     prepared.iter().try_for_each(Transfer::enqueue)?;
-    let begin = Instant::now();
     let deferred = ways.values().filter(|(_, way)| *way == Way::Deferred);
-    deferred.for_each(|(lane, _)| lane.settle(begin, lanes.first_wait()));
+    deferred.for_each(|(lane, _)| lane.settle(lane.first_wait()));
     waits.into_iter().try_for_each(Wait::enqueue)
 }

@@ -17,7 +17,7 @@ use mscclpp_bootstrap::place;
 
 use self::direction::Direction;
 pub(in crate::communicator) use self::direction::Transfer;
-pub(in crate::communicator) use self::lane::Lanes;
+pub(in crate::communicator) use self::lane::{Lanes, settle};
 use super::OnStream;
 use crate::communicator::group::{Order, mismatch};
 use crate::cuda::{DeviceMut, DeviceRef, Lent};
@@ -33,7 +33,7 @@ struct Part<'a> {
 
 impl OnStream<'_> {
     /// Sends `data` to another rank, which receives as many elements of the same type with [`recv`](Self::recv), when the stream
-    /// reaches this call. Returns without waiting for that rank, and `data` may be changed by work that is enqueued later.
+    /// reaches this call. Returns without waiting for that rank if the send is buffered or its size is known, and `data` may be changed by work that is enqueued later.
     ///
     /// # Ordering
     /// The transfers from one rank to another one are made in the order of their calls on both, whatever their streams.
