@@ -169,7 +169,7 @@ class Work(_WORK):  # type: ignore[misc]
         """Returns a future of the list of tensors, which fails with the text of the call's exception."""
         on_devices = [part for part in (self, *self._parts) if part._stream is not None]
         # The devices of a future must be known from the beginning, and their order is that of their numbers.
-        devices = sorted({part._stream.device for part in on_devices if part._stream}, key=lambda device: device.index)
+        devices: Any = sorted({part._stream.device for part in on_devices if part._stream}, key=lambda device: device.index)
         ended: torch.futures.Future[Any] = torch.futures.Future(devices=devices or None)
         if _SEARCH.is_active:
             _SEARCH.found = self
@@ -188,7 +188,7 @@ class Work(_WORK):  # type: ignore[misc]
                 return
             try:
                 # Callbacks run on streams of their own, which wait for the current stream on the devices of the tensors in the value.
-                with torch.cuda.stream(torch.cuda.Stream(devices[0])):
+                with torch.cuda.stream(torch.cuda.Stream(devices[0])):  # type: ignore[no-untyped-call]
                     for part in on_devices:
                         part._wait_on_stream()
                     ended.set_result(self.result())
