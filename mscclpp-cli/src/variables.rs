@@ -6,12 +6,13 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 21] = [
+const KNOWN: [&str; 22] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
     "DUMP_DIR",
     "DUMP_SIGNAL",
+    "FIRST_TRANSFER_WAIT",
     "HEARTBEAT_TIMEOUT",
     "HOSTILE",
     "HOST_ID",
