@@ -189,7 +189,7 @@ rows() { # ROWS ALGORITHMS
     limited "$programs/cuda" ${REHEARSE:+rehearse} ${rows:-rows} ${2:+only:$2}
 }
 
-# Jobs whose number of tests says that they ran; two ranks share the device.
+# Runs jobs of dev/tests/python with two ranks, which share the device.
 jobs() { # BACKEND JOB...
     local backend=$1 job preload='' status=0
     shift

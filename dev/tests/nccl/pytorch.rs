@@ -20,7 +20,7 @@ const VERSIONS: [(&str, &[Option<&str>]); 2] = [("2.15.0", &[None, Some("0")]), 
 const JOBS: [(&str, usize); 8] = [
     ("reductions", 13),
     ("gathers", 8),
-    ("exchanges", 7),
+    ("exchanges", 8),
     ("groups", 8),
     ("ddp", 4),
     ("fsdp", 4),
@@ -33,7 +33,7 @@ const OF_FOUR_RANKS: [&str; 3] = ["exchanges", "groups", "fsdp"];
 
 /// Jobs that also run on the backend of `mscclpp-python`.
 const OF_OWN_BACKEND: [(&str, usize); 7] =
-    [("reductions", 12), ("gathers", 8), ("exchanges", 7), ("groups", 8), ("ddp", 4), ("fsdp", 4), ("graphs", 3)];
+    [("reductions", 12), ("gathers", 8), ("exchanges", 8), ("groups", 8), ("ddp", 4), ("fsdp", 4), ("graphs", 3)];
 
 /// Variables of PyTorch's backends that jobs set, each with another value than its default.
 const VARIABLES: [(&str, &str); 9] = [
@@ -85,7 +85,7 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
     trials.push(Trial::test(name, move || run_job(&under_variables, "groups", 8, 2, &VARIABLES)));
     let name = format!("pytorch_{version}_exchanges_of_communicators_of_pairs_equal_those_of_the_cpu");
     let of_pairs = python.clone();
-    trials.push(Trial::test(name, move || run_job(&of_pairs, "exchanges", 7, 2, &[("LAZY", "1")])));
+    trials.push(Trial::test(name, move || run_job(&of_pairs, "exchanges", 8, 2, &[("LAZY", "1")])));
     let name = format!("pytorch_{version}_finds_all_functions_of_the_runtime");
     let of_runtime = python.clone();
     trials.push(Trial::test(name, move || all_functions_are_defined(&of_runtime)));

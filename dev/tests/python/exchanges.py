@@ -1,5 +1,7 @@
 """all_to_all, all_to_all_single, send, recv and batch_isend_irecv."""
 
+import time
+
 import torch
 import torch.distributed as dist
 
@@ -77,6 +79,23 @@ def two_sends_before_two_receives():
             work.wait()
         for k, tensor in enumerate(received):
             equal(tensor, values(1 - RANK, count, seed=k), f"{count} elements, {k}")
+
+
+@nccl_test
+def send_before_a_reduction_whose_result_is_copied():
+    """The receiver calls late, and then makes the reduction for which the sender's copy waits."""
+    tensor, sum_ = on_device(values(RANK, 333)), on_device(values(RANK, 77))
+    dist.all_reduce(sum_.clone())
+    received = empty(333)
+    if RANK == 0:
+        dist.send(tensor, 1)
+    elif RANK == 1:
+        time.sleep(0.3)
+        dist.recv(received, 0)
+    dist.all_reduce(sum_)
+    equal(sum_, torch.stack([values(rank, 77) for rank in range(SIZE)]).sum(0))
+    if RANK == 1:
+        equal(received, values(0, 333))
 
 
 @test

@@ -37,7 +37,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 65] = [
+    let tests: [(&str, Test); 66] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -89,6 +89,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("memory_of_long_transfers_is_dropped_at_once", transfer_failures::memory_of_long_transfers_is_dropped_at_once),
         ("failed_waits_end_uses_of_memory", transfer_failures::failed_waits_end_uses_of_memory),
         ("failed_peer_ends_waits_for_transfers", transfer_failures::failed_peer_ends_waits_for_transfers),
+        ("interrupted_first_transfer_ends", transfer_failures::interrupted_first_transfer_ends),
         (
             "failure_is_reported_while_another_thread_is_in_a_call",
             transfer_failures::failure_is_reported_while_another_thread_is_in_a_call,

@@ -8,6 +8,7 @@ use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
 use mscclpp_exec::error::ErrorKind;
+use mscclpp_exec::process::with_interrupt_check;
 use mscclpp_exec::{Communicator, Error, Group};
 
 use super::{each_on, errors, failure, group_options, in_threads};
@@ -168,6 +169,34 @@ pub(super) fn failed_peer_ends_waits_for_transfers(seed: u64) -> Result<(), Fail
         }
     }
     Ok(())
+}
+
+/// A signal of an interpreter ends the wait of a first transfer on the host, and all ranks learn why.
+pub(super) fn interrupted_first_transfer_ends(seed: u64) -> Result<(), Failed> {
+    let results = each_on(without_timeouts(seed), 2, 2, group_options(600), |comm, device| {
+        let (stream, begun) = (device.stream()?, Instant::now());
+        comm.set_first_transfer_wait(Duration::MAX);
+        let mut memory = DeviceVec::<u32>::new(device, 30)?;
+        let error = if comm.rank() == 0 {
+            let on = comm.on(&stream);
+            let made = with_interrupt_check(|| true, || on.recv(&mut memory, 1));
+            failure(made.and_then(|()| on.synchronize()))?
+        } else {
+            loop {
+                match comm.check() {
+                    Err(error) => break error,
+                    Ok(()) if begun.elapsed() > SOON => return Err("rank 1 did not learn of it".into()),
+                    Ok(()) => std::thread::yield_now(),
+                }
+            }
+        };
+        let is_named = error.root_cause().is_some_and(|cause| cause.rank == 0);
+        match begun.elapsed() < SOON && is_named && error.to_string().contains("its call was interrupted") {
+            true => Ok(()),
+            false => Err(format!("after {:?}: {error}", begun.elapsed()).into()),
+        }
+    });
+    results.into_iter().collect()
 }
 
 /// A thread waits in a call for another rank, while a transfer fails, and then the communicator.

@@ -208,7 +208,7 @@ impl OnStream<'_> {
 
     #[track_caller]
     pub(super) fn serve(&self, request: Request, memory: Memory<'_>) -> Result<(), Error> {
-        settle(self.stream);
+        settle(self.communicator, self.stream);
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());
         self.communicator.record(&mut calls, Some(request), |calls| {
             let (connection, call) = self.begin(calls, place)?;

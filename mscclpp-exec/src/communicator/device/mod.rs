@@ -204,11 +204,12 @@ impl Communicator {
     }
 
     /// Sets how long the first transfer of a size on device memory waits on the host for the other rank, before the stream waits
-    /// instead: 10 s at first, or the seconds in the variable `MSCCLPP_FIRST_TRANSFER_WAIT`. A buffered send does not wait; calls wait a
-    /// tenth of this time for buffered sends of a size that is new.
+    /// instead: as long as the call may take at first, or the seconds in the variable `MSCCLPP_FIRST_TRANSFER_WAIT`. A buffered send does not
+    /// wait; other calls on the device wait up to a second for buffered sends of a size that is new.
     ///
-    /// While a stream waits for a transfer that is not enqueued yet, a copy of the program's to memory of the host that is not page-locked
-    /// never ends: the driver lets nothing be allocated meanwhile. A program without such copies can set 0.
+    /// A shorter time is for programs whose ranks make such transfers in an order in which both would wait on the host. While a stream
+    /// waits for a transfer that is not enqueued yet, a copy of the program's to memory of the host that is not page-locked never ends,
+    /// not by a timeout either: the driver lets nothing be allocated meanwhile.
     pub fn set_first_transfer_wait(&self, wait: Duration) {
         self.inner.lanes.set_first_wait(wait);
     }

@@ -65,7 +65,7 @@ impl<'a> Transfer<'a> {
         let Some(first) = transfers.first() else { return Ok(()) };
         let (communicator, _current) = (first.direction.communicator.clone(), first.stream.enter()?);
         communicator.wait_for_started();
-        lane::make_together(&communicator.inner.lanes, transfers)
+        lane::make_together(&communicator, transfers)
     }
 
     /// Makes a transfer that is in no group.
@@ -75,7 +75,7 @@ impl<'a> Transfer<'a> {
     pub(super) fn make_alone(self) -> Result<(), Error> {
         let (communicator, _current) = (self.direction.communicator.clone(), self.stream.enter()?);
         communicator.wait_for_started();
-        lane::make_alone(&communicator.inner.lanes, self)
+        lane::make_alone(&communicator, self)
     }
 
     /// Returns whether the ranks have made a transfer of this size before, so that a launch waits for no rank on the host.

@@ -5,23 +5,16 @@
 //! it on a stream of the direction, and the caller's stream waits for it with a counter. A send alone, outside of a group, is
 //! copied to a buffer first if it is short, so that the caller's stream does not wait for the receiver. Longer ones of a group are
 //! made at the same time, each on the stream of its direction.
-//!
-//! A copy of the program's to memory of the host that is not page-locked waits in the driver for the work before it, and no other thread
-//! can allocate memory meanwhile, or create streams and events. So if a stream waits for a transfer that a thread has not enqueued, such
-//! a copy never ends. Therefore calls wait on the host for a while: for the thread of their own transfer, and, if a stream waits for
-//! other ranks afterwards, for the threads of buffered sends of the device, also of other communicators, for whose receiver the other
-//! ranks may wait. Not forever, because a rank may call only after what the caller does next; and once for a thread, whatever the number
-//! of calls.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::buffer::{Buffers, MAX_BUFFERED};
+use super::settle::{self, FirstWait, settle};
 use super::{Direction, Transfer};
+use crate::communicator::Communicator;
 use crate::cuda::{Counter, DeferredWait, DeferredWork, Device, DeviceMut, DeviceRef, DeviceVec, Event, Lent, Stream};
 use crate::error::Error;
 use crate::process::is_interrupted;
@@ -29,66 +22,14 @@ use crate::process::is_interrupted;
 /// Interval of the checks whether a lane's stream is idle.
 const DRAIN_INTERVAL: Duration = Duration::from_micros(50);
 
-/// Variable with the seconds of [`Lanes::set_first_wait`].
-const FIRST_WAIT_VARIABLE: &str = "MSCCLPP_FIRST_TRANSFER_WAIT";
-
-/// How long the first transfer of a size waits for its thread if the variable is not set.
-const FIRST_WAIT: Duration = Duration::from_secs(10);
-
-/// Part of this time that calls wait for buffered sends.
-const SENDS_PART: u32 = 10;
-
 /// Time between two checks whether the caller's wait is interrupted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The lanes of the process whose thread runs, and their number, which is 0 at most times.
-static BUSY: Mutex<Vec<Arc<Lane>>> = Mutex::new(Vec::new());
-static NUM_BUSY: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    /// Whether the thread makes the transfers of a lane.
-    static IS_OF_LANE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Returns the time of the variable; too long ones, such as `inf`, as the longest.
-fn first_wait_of_variable() -> Duration {
-    static WAIT: OnceLock<Duration> = OnceLock::new();
-    *WAIT.get_or_init(|| {
-        let Ok(text) = std::env::var(FIRST_WAIT_VARIABLE) else { return FIRST_WAIT };
-        match text.trim().parse::<f64>() {
-            Ok(seconds) if seconds >= 0.0 => Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
-            _ => {
-                eprintln!("mscclpp: {FIRST_WAIT_VARIABLE}: expected seconds, found `{text}`; it is {FIRST_WAIT:?}");
-                FIRST_WAIT
-            }
-        }
-    })
-}
-
-/// Gives threads time to make buffered sends, before a call on a stream after which it waits for other ranks.
-pub(in crate::communicator) fn settle(stream: &Stream) {
-    // What these threads do is what others wait for.
-    if NUM_BUSY.load(Ordering::Acquire) == 0 || IS_OF_LANE.get() {
-        return;
-    }
-    let busy = lock(&BUSY).clone();
-    let is_of_stream = |lane: &&Arc<Lane>| stream.devices().any(|device| device.is_same(&lane.device));
-    busy.iter().filter(is_of_stream).for_each(|lane| lane.settle(lane.first_wait() / SENDS_PART));
-}
-
 /// The lanes of a communicator, by the other rank and whether this rank sends.
+#[derive(Default)]
 pub(in crate::communicator) struct Lanes {
     all: Mutex<BTreeMap<(u32, bool), Arc<Lane>>>,
-    /// In nanoseconds.
-    first_wait: Arc<AtomicU64>,
-}
-
-impl Default for Lanes {
-    fn default() -> Self {
-        let lanes = Self { all: Mutex::default(), first_wait: Arc::default() };
-        lanes.set_first_wait(first_wait_of_variable());
-        lanes
-    }
+    first_wait: Arc<FirstWait>,
 }
 
 /// The transfers of one direction between two ranks.
@@ -99,8 +40,8 @@ pub(super) struct Lane {
     device: Device,
     state: Mutex<State>,
     is_drained: Condvar,
-    /// As in [`Lanes`].
-    first_wait: Arc<AtomicU64>,
+    /// That of the communicator.
+    first_wait: Arc<FirstWait>,
 }
 
 pub(super) struct State {
@@ -135,7 +76,7 @@ struct BufferedSend {
     begin: Event,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -144,7 +85,7 @@ impl Lanes {
     fn of(&self, direction: &Direction, stream: &Stream) -> Result<Arc<Lane>, Error> {
         let mut lanes = lock(&self.all);
         if let Some(lane) = lanes.get(&direction.key()) {
-            return match stream.devices().any(|device| device.is_same(&lane.device)) {
+            return match lane.is_of(stream) {
                 true => Ok(Arc::clone(lane)),
                 false => Err(Error::StreamDeviceMismatch { device: lane.device.label() }),
             };
@@ -179,7 +120,7 @@ impl Lanes {
 
     /// Sets how long the first transfer of a size waits for its thread.
     pub(in crate::communicator) fn set_first_wait(&self, wait: Duration) {
-        self.first_wait.store(wait.as_nanos().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.first_wait.set(wait);
     }
 
     /// Returns whether no transfer waits for a thread to make it, and those that were made for the caller's streams are complete.
@@ -205,7 +146,7 @@ impl State {
 }
 
 impl Lane {
-    fn new(device: &Device, first_wait: &Arc<AtomicU64>) -> Result<Self, Error> {
+    fn new(device: &Device, first_wait: &Arc<FirstWait>) -> Result<Self, Error> {
         let (counter, buffers) = (Counter::new(device)?, Buffers::default());
         let state =
             State { queue: VecDeque::new(), busy_since: None, counter, buffers, is_captured: false, failure: None };
@@ -227,20 +168,29 @@ impl Lane {
     }
 
     /// How long the first transfer of a size waits for the thread.
-    fn first_wait(&self) -> Duration {
-        Duration::from_nanos(self.first_wait.load(Ordering::Relaxed))
+    pub(super) fn first_wait(&self) -> Duration {
+        self.first_wait.get()
     }
 
-    /// Waits as [`drain`](Self::drain) does, but only until the thread has run for some time, or the caller is interrupted.
-    fn settle(&self, time: Duration) {
+    pub(super) fn is_of(&self, stream: &Stream) -> bool {
+        stream.devices().any(|device| device.is_same(&self.device))
+    }
+
+    /// Waits as [`drain`](Self::drain) does, but only until the thread has run for some time. An interruption of the caller aborts the
+    /// communicator.
+    pub(super) fn settle(&self, communicator: &Communicator, time: Duration) {
         let mut state = self.lock();
         while let Some(since) = state.busy_since {
             let left = time.saturating_sub(since.elapsed());
-            if left.is_zero() || is_interrupted() {
+            if left.is_zero() {
                 return;
             }
             let waited = self.is_drained.wait_timeout(state, left.min(CHECK_INTERVAL));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if is_interrupted() {
+                drop(state);
+                return communicator.bootstrap().abort("its call was interrupted");
+            }
         }
     }
 
@@ -254,8 +204,7 @@ impl Lane {
         match thread::Builder::new().name("mscclpp-transfer".into()).spawn(move || lane.run_jobs()) {
             Ok(_) => {
                 state.busy_since = Some(Instant::now());
-                lock(&BUSY).push(Arc::clone(self));
-                NUM_BUSY.fetch_add(1, Ordering::AcqRel);
+                settle::begin(self);
             }
             Err(error) => {
                 state.queue.pop_back();
@@ -268,7 +217,7 @@ impl Lane {
     }
 
     fn run_jobs(&self) {
-        IS_OF_LANE.set(true);
+        settle::exempt_thread();
         if let Err(error) = self.stream.relax_thread() {
             self.lock().fail(error, &self.stream);
         }
@@ -276,8 +225,7 @@ impl Lane {
             let mut state = self.lock();
             let Some(job) = state.queue.pop_front() else {
                 state.busy_since = None;
-                lock(&BUSY).retain(|lane| !std::ptr::eq(&**lane, self));
-                NUM_BUSY.fetch_sub(1, Ordering::AcqRel);
+                settle::end(self);
                 self.is_drained.notify_all();
                 return;
             };
@@ -344,8 +292,8 @@ impl State {
 }
 
 /// Makes a transfer that is in no group.
-pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Error> {
-    let stream = transfer.stream;
+pub(super) fn make_alone(communicator: &Communicator, transfer: Transfer<'_>) -> Result<(), Error> {
+    let (lanes, stream) = (&communicator.inner.lanes, transfer.stream);
     if stream.is_capturing()? {
         // Graphs contain the transfer itself.
         lanes.drain(&transfer.direction, stream)?;
@@ -371,12 +319,12 @@ pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Er
     }
     if is_ready {
         drop(state);
-        settle(stream);
+        settle(communicator, stream);
         return transfer.enqueue();
     }
     let wait = lane.defer(state, transfer)?;
-    lane.settle(lane.first_wait());
-    settle(stream);
+    lane.settle(communicator, lane.first_wait());
+    settle(communicator, stream);
     wait.enqueue()
 }
 
@@ -446,7 +394,8 @@ impl Drop for BesideWait<'_> {
 /// Makes transfers of one communicator, in an order in which no transfer waits for another one of them: those that wait for other ranks
 /// on the host are made by threads, with all others of their lanes, and long ones at the same time. The remaining ones follow one
 /// another on the caller's stream.
-pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Result<(), Error> {
+pub(super) fn make_together(communicator: &Communicator, transfers: Vec<Transfer<'_>>) -> Result<(), Error> {
+    let lanes = &communicator.inner.lanes;
     let is_alone = transfers.len() < 2;
     let (mut ways, mut captured) = (BTreeMap::new(), None);
     for transfer in &transfers {
@@ -482,10 +431,10 @@ pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Resu
         }
     }
     if let Some(first) = prepared.first() {
-        settle(first.stream);
+        settle(communicator, first.stream);
     }
     prepared.iter().try_for_each(Transfer::enqueue)?;
     let deferred = ways.values().filter(|(_, way)| *way == Way::Deferred);
-    deferred.for_each(|(lane, _)| lane.settle(lane.first_wait()));
+    deferred.for_each(|(lane, _)| lane.settle(communicator, lane.first_wait()));
     waits.into_iter().try_for_each(Wait::enqueue)
 }

@@ -1,15 +1,17 @@
 //! Transfers between two ranks on device memory, and the calls that are made of them. A rank waits for another one on the host only in the
-//! first transfer of a size, and only for some time.
+//! first transfer of a size.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `direction` | a transfer, and its direction |
 //! | `lane` | the transfers of one direction, and the thread that makes the first ones |
+//! | `settle` | waits on the host for the thread |
 //! | `buffer` | memory for sends that wait for their receiver |
 
 mod buffer;
 mod direction;
 mod lane;
+mod settle;
 
 use std::panic::Location;
 
@@ -17,7 +19,8 @@ use mscclpp_bootstrap::place;
 
 use self::direction::Direction;
 pub(in crate::communicator) use self::direction::Transfer;
-pub(in crate::communicator) use self::lane::{Lanes, settle};
+pub(in crate::communicator) use self::lane::Lanes;
+pub(in crate::communicator) use self::settle::settle;
 use super::OnStream;
 use crate::communicator::group::{Order, mismatch};
 use crate::cuda::{DeviceMut, DeviceRef, Lent};
@@ -33,7 +36,8 @@ struct Part<'a> {
 
 impl OnStream<'_> {
     /// Sends `data` to another rank, which receives as many elements of the same type with [`recv`](Self::recv), when the stream
-    /// reaches this call. Returns without waiting for that rank if the send is buffered or its size is known, and `data` may be changed by work that is enqueued later.
+    /// reaches this call. Returns without waiting for that rank if the send is buffered or its size is known, and `data` may be changed
+    /// by work that is enqueued later.
     ///
     /// # Ordering
     /// The transfers from one rank to another one are made in the order of their calls on both, whatever their streams.
@@ -60,7 +64,7 @@ impl OnStream<'_> {
     }
 
     /// Receives `data` from another rank, which sends as many elements of the same type with [`send`](Self::send). Returns without
-    /// waiting for that rank, except for some time in the first one of a size; work that is enqueued on the stream later waits.
+    /// waiting for that rank, except in the first one of a size; work that is enqueued on the stream later waits.
     ///
     /// # Errors
     /// As [`send`](Self::send).
