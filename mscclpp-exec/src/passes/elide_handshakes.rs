@@ -37,6 +37,7 @@
 
 use std::collections::BTreeMap;
 
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_core::types::ChannelKind;
 
 use crate::interpret::program::Instr;
@@ -171,7 +172,8 @@ fn count_elidable(program: &ResolvedPlan, elidable: &[bool], end: End) -> Vec<u3
         &program.instrs[if end == End::Start { code.start + i } else { code.end - 1 - i } as usize]
     };
     let is_elidable = |instr: &Instr| {
-        let is_known = matches!(instr.action, Opcode::Nop | Opcode::Signal { .. } | Opcode::Wait { .. });
+        // What another pass elided has no action, and stays.
+        let is_known = instr.kind == OpKind::Nop || instr.action.is_signal() || instr.action.is_wait();
         is_known && arrivals(instr).all(|(at, _)| elidable.get(at).is_some_and(|elidable| *elidable))
     };
     for (agent, count) in counts.iter_mut().enumerate() {

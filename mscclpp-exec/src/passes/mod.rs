@@ -6,6 +6,7 @@
 //!
 //! | pass | executor | effect |
 //! |---|---|---|
+//! | `elide_opening_handshakes` | processes | signals of the start of a launch between nodes of one rank each, and the waits for them, are elided |
 //! | `defer_opening_waits` | processes | what is sent to a rank of another node precedes the wait for that rank's start |
 //! | `place_in_caller_memory` | processes | own operands that peers do not affect use the caller's memory instead of the copy that peers access |
 //! | `elide_handshakes` | processes | signals and waits at the ends of thread blocks are elided where the launch protocol orders the same |
@@ -42,8 +43,10 @@
 
 pub(crate) mod defer_opening_waits;
 pub(crate) mod elide_handshakes;
+pub(crate) mod elide_opening_handshakes;
 pub(crate) mod insert_launch_barriers;
 mod intervals;
+mod openings;
 pub(crate) mod place_in_caller_memory;
 mod process;
 

@@ -1,10 +1,12 @@
 //! A resolved plan as one rank of the process executor runs it: the passes in their order, and the waits that the
 //! launch protocol must add in return.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::defer_opening_waits::defer_opening_waits;
 use super::elide_handshakes::elide_handshakes;
+use super::elide_opening_handshakes::elide_opening_handshakes;
 use super::place_in_caller_memory::{Placement, SLOTS, place_in_caller_memory};
 use crate::interpret::ResolvedPlan;
 
@@ -40,7 +42,10 @@ impl RankSchedule {
     pub(crate) fn new(mut program: ResolvedPlan, rank: u32, nodes: &[u32]) -> Self {
         let is_local = |one: u32, other: u32| nodes.get(one as usize) == nodes.get(other as usize);
         // First, because elided waits would hide what precedes a signal.
-        defer_opening_waits(&mut program, nodes);
+        match nodes.iter().collect::<BTreeSet<_>>().len() == nodes.len() {
+            true => elide_opening_handshakes(&mut program, nodes),
+            false => defer_opening_waits(&mut program, nodes),
+        }
         let placement = place_in_caller_memory(&mut program, rank);
         let elided = elide_handshakes(&mut program, rank, is_local);
         let either = |one: &[bool], other: &[bool]| -> Vec<bool> {

@@ -48,7 +48,7 @@ pub use executor::Executor;
 pub(crate) use interrupt::is_interrupted;
 pub use interrupt::with_interrupt_check;
 pub use launch::PreparedPlan;
-#[cfg(feature = "cuda")]
+#[cfg(any(test, feature = "cuda"))]
 pub(crate) use nodes::sends;
 pub(crate) use nodes::{check_nodes, links};
 pub use options::Options;

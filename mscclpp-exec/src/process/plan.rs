@@ -75,8 +75,9 @@ impl PlanState {
         nodes: &[u32],
         cache_lines: SharedCacheLines,
     ) -> Self {
-        let remote = sends(&program, nodes);
         let schedule = RankSchedule::new(program, rank, nodes);
+        // Of what the passes kept.
+        let remote = sends(&schedule.program, nodes);
         let RankSchedule { mut program, agents, placement, awaited, finishes, last_peer_access, is_read_only } =
             schedule;
         let reads = |src: &Operand| src.rank == rank && src.space == Space::Scratch;

@@ -11,12 +11,12 @@
 //! prepared: [`validate_processes`], [`validate_devices`] and `validate_kernel`, and [`validate_form`] for all launches of
 //! one of them.
 
-mod deferral;
 mod devices;
 mod forms;
 #[cfg(feature = "cuda")]
 mod kernel;
 mod launches;
+mod openings;
 mod operations;
 mod process;
 mod results;

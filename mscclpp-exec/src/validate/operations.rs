@@ -1,14 +1,14 @@
 //! Reads the operations of a schedule back: each must be one of the plan's, with its operands, channels and attributes,
 //! and in the plan's order. Only synchronization may be missing, and only what is sent to a rank of another node may precede the wait
-//! for its start.
+//! for its start. A missing handshake between nodes is read as if it were executed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::ValidationError;
-use super::deferral::may_be_deferred;
+use super::openings::{may_be_deferred, may_be_elided};
 use crate::error::path;
 use crate::interpret::program::Instr;
 use crate::interpret::{Block, Opcode, Operand, ResolvedPlan, Space};
@@ -42,6 +42,15 @@ pub(super) struct Reader<'p> {
     owners: BTreeMap<u32, (u32, u32)>,
     /// Node of each rank. None if connections do not hold messages back until the receiver has started.
     nodes: &'p [u32],
+    /// Handshakes between nodes that are missing in the thread blocks read so far.
+    pub(super) elided: Elided,
+}
+
+/// Waits and signals that are missing, by the channel of the rank that waits.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Elided {
+    pub(super) waits: BTreeSet<u32>,
+    pub(super) signals: BTreeSet<u32>,
 }
 
 impl<'p> Reader<'p> {
@@ -58,6 +67,7 @@ impl<'p> Reader<'p> {
             barriers: BTreeMap::new(),
             owners: BTreeMap::new(),
             nodes: &[],
+            elided: Elided::default(),
         }
     }
 
@@ -157,7 +167,9 @@ impl<'p> Reader<'p> {
         };
         let place = || path(code.rank, code.block, instr.op, op.kind);
         let differs = |what: &str| Err(ValidationError::changed(place(), format!("{what} differs from the plan's")));
-        if instr.kind != op.kind || Some(instr.action) != action(op) {
+        // Without channels, a signal or wait does nothing.
+        let is_elided = instr.action == Opcode::Nop && instr.ids == 0 && !op.ids.is_empty();
+        if instr.kind != op.kind || !is_elided && Some(instr.action) != action(op) {
             return differs("its kind");
         }
         let body = op.body.as_ref().map_or((0, 0, 0), |body| (body.num_chunks, body.ops.len() as u32, body.unit));
@@ -191,11 +203,12 @@ impl<'p> Reader<'p> {
                 }
             }
         }
-        if self.ids(code, op, self.program.ids(instr)) { Ok(()) } else { differs("a channel, semaphore or barrier") }
+        if self.ids(code, op, instr) { Ok(()) } else { differs("a channel, semaphore or barrier") }
     }
 
     /// Returns whether an instruction uses the channels, semaphores or barrier of its operation.
-    fn ids(&mut self, code: &Block, op: &Op, ids: &[u32]) -> bool {
+    fn ids(&mut self, code: &Block, op: &Op, instr: &Instr) -> bool {
+        let ids = self.program.ids(instr);
         let rank = &self.plan.ranks[code.rank as usize];
         let block = &rank.blocks[code.block as usize];
         match op.kind {
@@ -220,13 +233,26 @@ impl<'p> Reader<'p> {
             | OpKind::PutWithSignalAndFlush => {
                 let Some(kind) = op.channel else { return false };
                 let numbers = block.channels(kind);
-                let is_it = |(&id, &found): (&u32, &u32)| {
-                    let channel = self.program.channels.get(found as usize);
-                    let expected = numbers.get(id as usize);
-                    let found = channel.map(|channel| (channel.rank, channel.kind, Some(&channel.id)));
-                    expected.is_some() && found == Some((code.rank, kind, expected))
-                };
-                op.ids.len() == ids.len() && op.ids.iter().zip(ids).all(is_it)
+                let mut ids = ids.iter().peekable();
+                for &id in &op.ids {
+                    let Some(&number) = numbers.get(id as usize) else { return false };
+                    let is_it = |found: &u32| {
+                        let channel = self.program.channels.get(*found as usize);
+                        channel.is_some_and(|it| (it.rank, it.kind, it.id) == (code.rank, kind, number))
+                    };
+                    if ids.next_if(|found| is_it(found)).is_some() {
+                        continue;
+                    }
+                    let Some(channel) = (0..self.program.channels.len() as u32).find(is_it) else { return false };
+                    if !may_be_elided(self.plan, self.nodes, (code.rank, code.block, instr.op), id) {
+                        return false;
+                    }
+                    match op.kind {
+                        OpKind::Wait | OpKind::RelaxedWait => self.elided.waits.insert(channel),
+                        _ => self.elided.signals.insert(self.program.channels[channel as usize].pair),
+                    };
+                }
+                ids.next().is_none()
             }
             _ => true,
         }

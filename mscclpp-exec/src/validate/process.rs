@@ -13,8 +13,8 @@
 //!    in `finishes`, except where they read only lasting copies; then it copies the data that peers wrote (`copy_out`).
 //!
 //! A connection between nodes delivers what is sent in a launch when the receiver has started the launch. A wait for the
-//! start of a rank that is executed after operations that send to it (`deferral`) is therefore written before them, as in the
-//! plan.
+//! start of a rank that is executed after operations that send to it is therefore written before them, and one that is not executed
+//! is written too, with the signal for it (`openings`), as in the plan.
 //!
 //! Relaxed signals and waits publish on the CPU as others do, so they are written as those.
 //!
@@ -31,7 +31,7 @@ use mscclpp_core::plan::{
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::launches::on_nodes;
-use super::operations::{Item, Reader, resolve};
+use super::operations::{Elided, Item, Reader, resolve};
 use super::tree::{acquire, copy, in_table, memory_channels, nop, release, remote, semaphore, sync};
 use super::{ProcessLaunch, Sharing, ValidationError};
 use crate::error::path;
@@ -70,6 +70,7 @@ pub(super) struct Writer<'p> {
     tree: PlanTree,
     /// By rank and slot: first scratch chunk of the copy that peers access.
     copies: Vec<[Option<u32>; SLOTS]>,
+    elided: Elided,
 }
 
 impl<'p> Writer<'p> {
@@ -84,7 +85,15 @@ impl<'p> Writer<'p> {
     ) -> Result<PlanTree, ValidationError> {
         let copies = vec![[None; SLOTS]; plan.ranks.len()];
         let tree = on_nodes(plan, &launch.nodes);
-        let mut writer = Self { plan, schedules, nodes: &launch.nodes, sharing: &launch.sharing, tree, copies };
+        let mut writer = Self {
+            plan,
+            schedules,
+            nodes: &launch.nodes,
+            sharing: &launch.sharing,
+            tree,
+            copies,
+            elided: Elided::default(),
+        };
         if !launch.waits_move_connections {
             writer.check_progress()?;
         }
@@ -92,6 +101,10 @@ impl<'p> Writer<'p> {
         let mut protocols = Vec::with_capacity(plan.ranks.len());
         for rank in 0..plan.ranks.len() as u32 {
             protocols.push(writer.rank(rank)?);
+        }
+        if writer.elided.waits != writer.elided.signals {
+            let what = format!("elides signals and waits that do not match: {:?}", writer.elided);
+            return Err(ValidationError::changed("the whole plan", what));
         }
         writer.exchange(&protocols)?;
         Ok(writer.tree)
@@ -160,6 +173,8 @@ impl<'p> Writer<'p> {
             let semaphores = self.block(&reader, code, last, &items)?;
             protocol.blocks.push((code.block as usize, semaphores));
         }
+        self.elided.waits.append(&mut reader.elided.waits);
+        self.elided.signals.append(&mut reader.elided.signals);
         if schedule.last_peer_access.len() != codes.len() {
             return Err(ValidationError::changed(format!("rank {rank}"), "tracks another number of thread blocks"));
         }

@@ -23,6 +23,7 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |pass, what: String, plant: Box<dyn Fn(&mut RankSchedule)>| faults.push(Fault { pass, what, plant });
     let (defer, elide, place) = ("defer_opening_waits", "elide_handshakes", "place_in_caller_memory");
+    let open = "elide_opening_handshakes";
     for agent in schedule.agents.clone() {
         let code = schedule.program.agents[agent];
         let is_sync = |at: u32| {
@@ -45,6 +46,17 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
                 };
                 let swap = move |s: &mut RankSchedule| s.program.instrs[one..other + 1].swap(0, 1);
                 add(defer, what.into(), Box::new(swap));
+            }
+            if matches!(instr.action, Opcode::Wait { .. } | Opcode::PortSignal) {
+                let what = match instr.action {
+                    Opcode::PortSignal => "a signal elided",
+                    _ => "a wait elided",
+                };
+                let plant = move |s: &mut RankSchedule| {
+                    let instr = &mut s.program.instrs[at as usize];
+                    (instr.action, instr.ids) = (Opcode::Nop, 0);
+                };
+                add(open, what.into(), Box::new(plant));
             }
             if instr.accesses_peer_buffers {
                 add(
@@ -107,7 +119,7 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
 fn injected_faults_are_detected() {
     // By kind: injected, detected.
     let mut kinds: BTreeMap<String, (u32, u32)> = BTreeMap::new();
-    for (name, plan, ranks, node) in built_in(&[(3, 3), (4, 2)]) {
+    for (name, plan, ranks, node) in built_in(&[(3, 3), (4, 2), (3, 1)]) {
         let launch = ProcessLaunch::new(ranks, node, Sharing::Staged);
         let rank = 1;
         let all = schedules(&plan, &launch).expect("it is a plan");
