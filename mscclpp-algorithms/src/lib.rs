@@ -72,6 +72,7 @@ static ALL: &[BuiltinAlgorithm] = &[
     allreduce::switch_pipeline::ENTRY,
     allreduce::hierarchical_packets::ENTRY,
     allreduce::hierarchical::ENTRY,
+    allreduce::hierarchical_pipeline::ENTRY,
     reducescatter::all_pairs::ENTRY,
     reducescatter::ring::ENTRY,
     reducescatter::ring_ports::ENTRY,

@@ -171,6 +171,14 @@ pub(crate) enum Error {
     /// A rank whose launcher has ended.
     #[error("the launcher exited before its rank started")]
     LauncherExited,
+    /// Processors on which a rank cannot run.
+    #[error("cannot bind the rank to processors {cpus}: {source}")]
+    Bind {
+        /// The processors.
+        cpus: String,
+        /// The reason.
+        source: std::io::Error,
+    },
     /// No job, or several of them.
     #[error("{0}")]
     NoJob(String),
@@ -277,6 +285,7 @@ impl Error {
             | Self::Memory { .. }
             | Self::Output(_)
             | Self::LauncherExited
+            | Self::Bind { .. }
             | Self::NoPort(_)
             | Self::NoSecret(_)
             | Self::Listen { .. }

@@ -18,6 +18,7 @@ mod exit;
 mod job;
 mod jobs;
 mod logger;
+mod machine;
 mod memory;
 mod output;
 mod progress;

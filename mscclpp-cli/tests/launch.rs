@@ -54,6 +54,22 @@ fn every_rank_gets_its_environment_and_its_prefix() {
 }
 
 #[test]
+fn bound_ranks_run_on_processors_of_their_own() {
+    let allowed = "grep Cpus_allowed_list /proc/self/status";
+    let lists = |options: &str| -> Vec<String> {
+        let run = mscclpp(script(options, allowed)).succeeds();
+        run.stdout.lines().map(|line| line.split_whitespace().last().unwrap_or_default().to_owned()).collect()
+    };
+    let unbound = lists("-n 2 --no-prefix");
+    assert_eq!(unbound[0], unbound[1]);
+    let bound = lists("-n 2 --no-prefix --bind");
+    let has_several = std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
+    assert_eq!(bound[0] != bound[1], has_several, "{bound:?}, of {unbound:?}");
+    let error = mscclpp(["guard", &std::process::id().to_string(), "--cpus", "4000000", "--", "true"]).ends_with(3);
+    assert!(error.stderr.contains("cannot bind the rank to processors 4000000"), "{}", error.stderr);
+}
+
+#[test]
 fn the_first_rank_to_fail_decides_and_the_others_end() {
     let start = Instant::now();
     let run = mscclpp(script("-n 3 --grace 0.1", "[ $RANK = 1 ] && exit 7; sleep 1000")).ends_with(7);

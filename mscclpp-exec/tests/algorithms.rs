@@ -244,7 +244,7 @@ pub(crate) fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
         "reduce_chain" => Cost { ported: 1.0, scratch: p, ..none },
         "send_recv" => Cost { ported: 1.0, ..none },
         "allgather_hierarchical" => Cost { sent: (g - 1.0) / g, ported: (n - 1.0) / p, ..none },
-        "allreduce_hierarchical" => {
+        "allreduce_hierarchical" | "allreduce_hierarchical_pipeline" => {
             let within = (g - 1.0) / g;
             Cost { sent: within, read: within, ported: 2.0 * (n - 1.0) / p, scratch: n - 1.0, ..none }
         }

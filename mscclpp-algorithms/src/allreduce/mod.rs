@@ -3,6 +3,7 @@
 pub(super) mod all_pairs;
 pub(super) mod hierarchical;
 pub(super) mod hierarchical_packets;
+pub(super) mod hierarchical_pipeline;
 pub(super) mod one_shot;
 pub(super) mod one_shot_packets;
 pub(super) mod one_shot_ports;
@@ -19,6 +20,7 @@ pub(super) mod switch_pipeline;
 pub use all_pairs::allreduce_all_pairs;
 pub use hierarchical::allreduce_hierarchical;
 pub use hierarchical_packets::allreduce_hierarchical_packets;
+pub use hierarchical_pipeline::allreduce_hierarchical_pipeline;
 pub use one_shot::allreduce_one_shot;
 pub use one_shot_packets::allreduce_one_shot_packets;
 pub use one_shot_ports::allreduce_one_shot_ports;

@@ -19,6 +19,7 @@ Examples:
   mscclpp launch -n 4 -- ./train --epochs 3
   mscclpp launch -n 4 --hosts 2 -- ./train              simulate 2 hosts, for tests
   mscclpp launch -n 4 --restarts 3 -- ./train           start a failed rank again, up to 3 times
+  mscclpp launch -n 8 --bind -- ./train                 each rank on processors near its GPU
   mscclpp launch -n 8 --nodes 2 --node 0 --address 10.0.0.1:29500 -- ./train
                                                         on the first of 2 hosts; use --node 1 on the other
 
@@ -53,6 +54,9 @@ pub(crate) struct LaunchArgs {
     /// Number of times that a failed rank is started again, all ranks started here together, while the others run
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) restarts: u32,
+    /// Bind each rank to processors of its own, of the NUMA node of its GPU if there are several nodes
+    #[arg(long)]
+    pub(crate) bind: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -64,6 +68,9 @@ pub(crate) struct LaunchArgs {
 pub(crate) struct GuardArgs {
     /// The launcher's process
     pub(crate) launcher: u32,
+    /// The processors on which the program may run
+    #[arg(long)]
+    pub(crate) cpus: Option<String>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -35,6 +35,7 @@ pub fn play(role: &str, transport: Executor) {
         "results" => results(&transport, transport.num_ranks()),
         "nodes" => results(&transport, 2),
         "differ" => differ(&transport),
+        "ahead" => is_ahead(transport),
         "killed" | "stopped" => launches_until_an_error(transport),
         "soak" => soak(&transport),
         "descriptors" => needs_few_descriptors(&transport),
@@ -72,6 +73,34 @@ fn processes_compute_equal_results() {
 fn nodes_compute_equal_results_through_ports() {
     for text in Job::start("nodes", 4, 2).succeed() {
         assert!(text.contains("checked "), "{text}");
+    }
+}
+
+/// The root of broadcasts between nodes of one rank waits for nobody: it makes all its calls and leaves before a receiver makes its first.
+fn is_ahead(transport: Executor) {
+    const CALLS: usize = 600;
+    let algorithm = algorithms::find("broadcast_tree_ports").expect("it is in the library");
+    let plan = plan_on(algorithm, (3, 1), true, 0);
+    let mut x = transport.prepare(&plan, Message::of::<f32>(100).any_size()).expect("all are there");
+    let mut buffer = vec![0.0_f32; 100];
+    transport.barrier().expect("all are there");
+    let rank = transport.rank();
+    if rank == 1 {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let started = Instant::now();
+    for call in 0..CALLS {
+        buffer.fill(if rank == 0 { call as f32 } else { -1.0 });
+        x.launch_in_place(&mut buffer).expect("the root has called, or will");
+        assert_eq!(buffer, [call as f32; 100], "call {call}");
+    }
+    println!("called for {:?}", started.elapsed());
+}
+
+#[test]
+fn a_root_may_leave_before_a_receiver_on_another_node_calls() {
+    for text in Job::start("ahead", 3, 1).succeed() {
+        assert!(text.contains("called"), "{text}");
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Environment {
     pub(super) rank: u32,
     /// Its variables.
     pub(super) variables: Vec<(&'static str, Option<String>)>,
+    /// The processors on which it runs, such as `0-3,8`; all of the launcher's if there are none.
+    pub(super) cpus: Option<String>,
 }
 
 /// Returns the environments of all ranks that this launcher starts. `secret` is the given one, if there is one.
@@ -70,7 +72,7 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
         if host.is_some() {
             variables.push(("MSCCLPP_HOST_ID", host));
         }
-        Environment { rank, variables }
+        Environment { rank, variables, cpus: None }
     };
     Ok((0..args.ranks).map(of).collect())
 }

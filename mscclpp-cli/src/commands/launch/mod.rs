@@ -1,5 +1,6 @@
 //! `mscclpp launch`: a program once per rank, on this host.
 
+mod bind;
 mod environment;
 mod job;
 mod lines;
@@ -7,16 +8,18 @@ mod rank;
 mod restart;
 
 use std::os::unix::process::{CommandExt, parent_id};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use mscclpp_bootstrap::Address;
 use mscclpp_exec::flight_recorder::{DumpSignal, SIGNAL_VARIABLE};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::args::{GuardArgs, LaunchArgs};
 use crate::error::{Error, Result};
 use crate::jobs::{self, Recorded};
-use crate::{exit, output};
+use crate::{exit, machine, output};
 use environment::Environment;
 use job::Job;
 
@@ -25,7 +28,14 @@ use job::Job;
 /// # Errors
 /// Those of [`of_all`](environment::of_all), [`Error::Signals`], and [`Error::Start`] if a rank cannot be started.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
-    let environments = environment::of_all(args, std::env::var_os("MSCCLPP_SECRET"))?;
+    let mut environments = environment::of_all(args, std::env::var_os("MSCCLPP_SECRET"))?;
+    if args.bind {
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        let processors = bind::processors(Path::new("/"), environments.len(), visible.as_deref());
+        for (environment, cpus) in environments.iter_mut().zip(processors) {
+            environment.cpus = Some(bind::list(&cpus)).filter(|list| !list.is_empty());
+        }
+    }
     let dump_signal = DumpSignal::from_env()
         .map_err(|found| Error::Usage(format!("{SIGNAL_VARIABLE}={found}: expected USR1 or USR2")))?;
     let mut job = Job::new(args, dump_signal)?;
@@ -58,6 +68,16 @@ pub(crate) fn guard(args: &GuardArgs) -> Error {
     // The launcher may have ended before that.
     if parent_id() != args.launcher {
         return Error::LauncherExited;
+    }
+    if let Some(list) = &args.cpus {
+        let mut cpus = CpuSet::new();
+        machine::numbers(list)
+            .into_iter()
+            .filter(|cpu| (*cpu as usize) < CpuSet::MAX_CPU)
+            .for_each(|cpu| cpus.set(cpu as usize));
+        if let Err(source) = sched_setaffinity(None, &cpus) {
+            return Error::Bind { cpus: list.clone(), source: source.into() };
+        }
     }
     let [program, arguments @ ..] = &args.command[..] else {
         return Error::Usage("no program to start".into());

@@ -34,7 +34,11 @@ impl Rank {
         let start = |source| cannot_start(command, source);
         let output = || if inherit { Stdio::inherit() } else { Stdio::piped() };
         let mut guard = Command::new(std::env::current_exe().map_err(start)?);
-        guard.arg("guard").arg(std::process::id().to_string()).arg("--").args(command);
+        guard.arg("guard").arg(std::process::id().to_string());
+        if let Some(cpus) = &environment.cpus {
+            guard.arg("--cpus").arg(cpus);
+        }
+        guard.arg("--").args(command);
         guard.stdin(Stdio::null()).stdout(output()).stderr(output()).process_group(0);
         for (name, value) in &environment.variables {
             match value {
