@@ -66,6 +66,7 @@ pub(crate) fn is_interrupted() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::thread;
 
     use mscclpp_core::types::ReduceOp;
@@ -78,14 +79,18 @@ mod tests {
     fn check_that_is_true_ends_the_call_on_all_ranks_with_this_rank_as_cause() {
         let started = Instant::now();
         let [zero, one] = Communicator::local(2).unwrap().try_into().unwrap();
+        let (ended, has_ended) = mpsc::channel();
         thread::scope(|scope| {
             let zero = scope.spawn(move || {
                 zero.barrier().unwrap();
-                with_interrupt_check(|| true, || zero.all_reduce_in_place(&mut [1_u32], ReduceOp::Sum)).unwrap_err()
+                let sum = || zero.all_reduce_in_place(&mut [1_u32], ReduceOp::Sum);
+                let error = with_interrupt_check(|| true, sum).unwrap_err();
+                ended.send(()).unwrap();
+                error
             });
             let one = scope.spawn(move || {
                 one.barrier().unwrap();
-                thread::sleep(Duration::from_millis(300));
+                has_ended.recv().unwrap();
                 one.all_reduce_in_place(&mut [1_u32], ReduceOp::Sum).unwrap_err()
             });
             for error in [zero.join().unwrap(), one.join().unwrap()] {
