@@ -106,7 +106,7 @@ impl Client {
                     }
                     self.inbox.deliver(Frame::Roster(members, generation));
                 }
-                // This rank did not run for so long that the others continue without it.
+                // This rank did not answer for so long that the others continue without it.
                 Frame::Lost { rank, error } if rank == self.rank => {
                     self.inbox.deliver(Frame::Failed(error.excluded(vec![0])));
                 }

@@ -9,7 +9,8 @@ impl Error {
     pub fn excluded(self, by: Vec<u32>) -> Self {
         match self {
             Self::Unresponsive { who, silent } => {
-                let reason = format!("it did not run for {:.1} s", silent.as_secs_f64());
+                let seconds = silent.as_secs_f64();
+                let reason = format!("no answer from it for {seconds:.1} s: it was suspended or its host unreachable");
                 Self::Excluded { who, by, reason }
             }
             Self::Died { who, how } => Self::Excluded { who, by, reason: how },

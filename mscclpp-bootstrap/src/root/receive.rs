@@ -91,7 +91,7 @@ impl Root {
     pub(super) fn route(&mut self, rank: u32, frame: Frame) {
         let active_now = self.active_now();
         match (&mut self.phase, frame) {
-            // Rank 0 did not run for so long that a rank does not wait for it any more.
+            // Rank 0 did not answer for so long that a rank does not wait for it any more.
             (_, Frame::Lost { rank: 0, error: error @ Error::Unresponsive { .. } }) => {
                 self.fail(error.excluded(vec![rank]));
             }
