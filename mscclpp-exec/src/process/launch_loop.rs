@@ -2,7 +2,7 @@
 
 use super::calls::BufferArgs;
 use super::plan::PlanState;
-use super::session::{PARK_INTERVAL, SPINS, Session, YIELDS, spin};
+use super::session::{Backoff, PARK_INTERVAL, Session};
 use crate::error::Error;
 use crate::interpret::{AgentState, Launch, Params, Progress, SLICES, Space, Worker};
 use crate::passes::place_in_caller_memory::SLOTS;
@@ -68,7 +68,7 @@ const MAX_LATE_PARKS: u32 = 100;
 /// Duration of a rank's current wait.
 #[derive(Default)]
 struct Idle {
-    rounds: u32,
+    backoff: Backoff,
     timeout: Option<ActiveTimeout>,
     /// Park intervals after the timeout.
     late: u32,
@@ -346,13 +346,7 @@ impl LaunchLoop<'_> {
 
     /// Waits a little: spins at first, then yields the processor, then parks.
     fn wait(&mut self, idle: &mut Idle, awaited: Awaited) -> Result<(), Error> {
-        idle.rounds = idle.rounds.saturating_add(1);
-        let spins = if self.session.oversubscribed { 0 } else { SPINS };
-        if idle.rounds < spins {
-            spin(idle.rounds);
-        } else if idle.rounds < spins + YIELDS {
-            std::thread::yield_now();
-        } else {
+        if !idle.backoff.wait(self.session.oversubscribed) {
             self.wait_long(idle, awaited)?;
         }
         Ok(())

@@ -16,7 +16,7 @@ pub(super) use self::connect::lost_descriptor;
 pub(crate) use self::history::CallHistory;
 #[cfg(feature = "cuda")]
 pub(super) use self::history::fnv;
-pub(super) use self::wait::{PARK_INTERVAL, SPINS, YIELDS, spin};
+pub(super) use self::wait::{Backoff, PARK_INTERVAL};
 use super::buffer::Shared;
 use super::calls::Calls;
 use super::options::Options;

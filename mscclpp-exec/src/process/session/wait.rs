@@ -1,6 +1,6 @@
 //! Waits for peers, and detects failures that end a wait.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::interrupt::is_interrupted;
 use super::Session;
@@ -8,16 +8,46 @@ use crate::error::Error;
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind};
 
 /// Number of rounds in which a rank spins before it yields the processor, about a hundred microseconds.
-pub(in super::super) const SPINS: u32 = 2000;
+const SPINS: u32 = 2000;
 
 /// Number of rounds in which it then yields before it parks.
-pub(in super::super) const YIELDS: u32 = 1000;
+const YIELDS: u32 = 1000;
 
-/// Spins briefly: not at all in the first rounds, because a running peer often arrives within a few polls.
-#[inline]
-pub(in super::super) fn spin(rounds: u32) {
-    if rounds > 64 {
-        std::hint::spin_loop();
+/// How long it yields at most. Where other processes need the processor, each round takes as long as they run, and only a rank
+/// that parks checks whether its peers are alive.
+const MAX_YIELD_TIME: Duration = Duration::from_millis(20);
+
+/// What a rank does between two checks of what it waits for: it spins at first, then yields the processor, then parks.
+#[derive(Default)]
+pub(in super::super) struct Backoff {
+    rounds: u32,
+    /// When it first yielded.
+    yielding: Option<Instant>,
+}
+
+impl Backoff {
+    /// Spins or yields, or returns `false` if the rank is to park.
+    #[inline]
+    pub(in super::super) fn wait(&mut self, oversubscribed: bool) -> bool {
+        self.rounds = self.rounds.saturating_add(1);
+        let spins = if oversubscribed { 0 } else { SPINS };
+        if self.rounds < spins {
+            // Not at all in the first rounds, because a running peer often arrives within a few polls.
+            if self.rounds > 64 {
+                std::hint::spin_loop();
+            }
+            return true;
+        }
+        let yields = self.rounds < spins + YIELDS && self.may_yield(Instant::now());
+        if yields {
+            std::thread::yield_now();
+        }
+        yields
+    }
+
+    /// Returns whether the rank has yielded for less than the limit.
+    fn may_yield(&mut self, now: Instant) -> bool {
+        now.saturating_duration_since(*self.yielding.get_or_insert(now)) < MAX_YIELD_TIME
     }
 }
 
@@ -35,19 +65,13 @@ impl Session {
         mut condition: impl FnMut(&mut Self) -> Result<bool, Error>,
     ) -> Result<(), Error> {
         let mut timeout: Option<ActiveTimeout> = None;
-        let mut rounds = 0_u32;
+        let mut backoff = Backoff::default();
         let waited = loop {
             match condition(self) {
                 Ok(false) => {}
                 done => break done.map(drop),
             }
-            rounds += 1;
-            if rounds < SPINS && !self.oversubscribed {
-                spin(rounds);
-                continue;
-            }
-            if rounds < SPINS + YIELDS {
-                std::thread::yield_now();
+            if backoff.wait(self.oversubscribed) {
                 continue;
             }
             let duration = self.options.timeout;
@@ -188,6 +212,25 @@ mod tests {
         });
         assert_eq!(zero.check_alive().map_err(Error::from), Err(error.clone()), "later calls say the same");
         (cause, error)
+    }
+
+    #[test]
+    fn rank_whose_yields_take_long_parks_soon() {
+        let (mut backoff, start) = (Backoff::default(), Instant::now());
+        assert!(backoff.may_yield(start) && backoff.may_yield(start + MAX_YIELD_TIME / 2));
+        assert!(!backoff.may_yield(start + MAX_YIELD_TIME), "each yield may take as long as other processes run");
+        let mut slow = Backoff { rounds: SPINS, yielding: Instant::now().checked_sub(MAX_YIELD_TIME) };
+        assert!(!slow.wait(false) && !slow.wait(true), "{} rounds are left", YIELDS - 2);
+    }
+
+    #[test]
+    fn rank_that_spins_and_yields_parks_after_all_rounds() {
+        for oversubscribed in [false, true] {
+            let mut backoff = Backoff::default();
+            let rounds = (0..).take_while(|_| backoff.wait(oversubscribed)).count();
+            assert!(rounds < (SPINS + YIELDS) as usize, "{rounds}");
+            assert!(!backoff.wait(oversubscribed));
+        }
     }
 
     #[test]
