@@ -19,6 +19,7 @@
 #   RATE=                    rate of the cable, as for `tc … tbf rate`, such as 1gbit; unlimited by default
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/namespaces.sh
 
 program=$(realpath -e "${1:-${CARGO_TARGET_DIR:-target}/release/mscclpp}" 2>/dev/null) || {
     echo "build it with \`cargo build --release -p mscclpp-cli\`" >&2
@@ -29,33 +30,13 @@ collectives=${COLLECTIVES:-all_reduce all_gather reduce_scatter all_to_all broad
 engines=${ENGINES:-tcp} iterations=${ITERATIONS:-}
 readonly PORT=29531 SECONDS_PER_SIZE=0.5
 
-skip() {
-    echo "skipped: $1"
-    exit 0
-}
-
 for tool in ip mpicc mpirun; do
     command -v "$tool" >/dev/null || skip "there is no \`$tool\`; install iproute2, openmpi-bin and libopenmpi-dev"
 done
-if [ "${HOSTS_INSIDE:-}" != 1 ]; then
-    unshare -Urnm --kill-child true 2>/dev/null || skip "namespaces are not allowed here"
-    HOSTS_INSIDE=1 exec unshare -Urnmpf --mount-proc --kill-child "$0" "$program"
-fi
-
-work=$(mktemp -d)
-mount -t tmpfs none /run
-trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
-for host in a b; do
-    ip netns add "$host"
-    ip -n "$host" link set lo up
-done
-ip link add cable netns a type veth peer name cable netns b
-ip -n a address add 10.78.0.1/24 dev cable
-ip -n b address add 10.78.0.2/24 dev cable
-for host in a b; do
-    ip -n "$host" link set cable up
-    [ -z "${RATE:-}" ] || ip netns exec "$host" tc qdisc add dev cable root tbf rate "$RATE" burst 256kb latency 50ms
-done
+UNSHARE=--mount-proc enter "$program"
+create_hosts
+connect_hosts
+[ -z "${RATE:-}" ] || limit_rate "$RATE" 256kb
 
 # Each host has its half of the processors, for all contenders: Open MPI would bind the ranks of both hosts to the first one.
 half=$(($(nproc) / 2))
@@ -79,8 +60,7 @@ AGENT
 chmod +x "$work/agent"
 mpicc -O3 -o "$work/bench-hosts" scripts/bench-hosts.c
 
-MSCCLPP_SECRET=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
-export MSCCLPP_SECRET MSCCLPP_TIMEOUT=120
+export MSCCLPP_TIMEOUT=120
 rows=$work/rows
 : >"$rows"
 
@@ -90,7 +70,7 @@ ours() {
     [ -z "$iterations" ] || options+=(-n "$iterations" -w 2)
     for node in 1 0; do
         MSCCLPP_TRANSPORT=$1 MSCCLPP_HOST_ID=${host[node]} on "${host[node]}" "$program" launch -n "$per" --nodes 2 \
-            --node "$node" --address "10.78.0.1:$PORT" --no-prefix -- "$program" bench "$2" "${options[@]}" \
+            --node "$node" --address "10.77.0.1:$PORT" --no-prefix -- "$program" bench "$2" "${options[@]}" \
             >"$work/json.$node" 2>"$work/log.$node" &
         pids+=($!)
     done
@@ -112,7 +92,7 @@ openmpi() {
     shift 2
     on a unshare -u sh -c 'hostname host-a; exec "$@"' sh mpirun --allow-run-as-root --oversubscribe --bind-to none \
         --mca plm_rsh_agent "$work/agent" --mca oob_tcp_if_include cable --mca mpi_yield_when_idle 0 \
-        --host "10.78.0.1:$per,10.78.0.2:$per" -np $((2 * per)) "$@" \
+        --host "10.77.0.1:$per,10.77.0.2:$per" -np $((2 * per)) "$@" \
         "$work/bench-hosts" "$collective" "$begin" "$end" "$factor" $SECONDS_PER_SIZE $iterations >"$work/mpi" 2>"$work/log" || {
         sed "s/^/$name: /" "$work/log" >&2
         exit 1

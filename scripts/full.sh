@@ -21,7 +21,9 @@
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
 #   sanitizer  scripts/sanitize.sh
-#   ucx        scripts/ucx.sh over further transports of UCX; takes a debug build of the command
+#   links      scripts/links.sh --long: cables that are slow, lose packets, or delay and reorder them, also for simulated devices
+#   ucx        scripts/ucx.sh over further transports of UCX, with every plan, also for simulated devices; takes a debug build
+#              of the command
 #   packages   `cargo deny`: bans, licenses and sources of dependencies; installs cargo-deny into target/deny where it is missing
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -94,8 +96,13 @@ part() {
     sanitizer)
         scripts/sanitize.sh
         ;;
+    links)
+        # It builds the command and the simulated driver.
+        scripts/simulated-cuda.sh --others -- scripts/links.sh --long "${CARGO_TARGET_DIR:-target}/release/mscclpp"
+        ;;
     ucx)
         scripts/ucx.sh posix,cma sysv
+        PLANS=all PROFILE=dev scripts/simulated-cuda.sh --others -- scripts/ucx.sh tcp posix,cma
         ;;
     packages)
         local deny
@@ -104,13 +111,13 @@ part() {
         "$deny" check bans licenses sources
         ;;
     *)
-        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, transport, scale, clients, python, hostile, devices, sanitizer, ucx or packages" >&2
+        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, transport, scale, clients, python, hostile, devices, sanitizer, links, ucx or packages" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- loops mutants programs small processes transport scale clients python hostile devices sanitizer ucx packages
+[ $# -gt 0 ] || set -- loops mutants programs small processes transport scale clients python hostile devices sanitizer links ucx packages
 for name in "$@"; do
     part "$name" 2>&1 | tee -a "$log"
 done

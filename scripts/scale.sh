@@ -7,6 +7,7 @@
 #   GROWTH="8 16 32 64"  numbers of ranks of the second part, on HOSTS hosts
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/plans.sh
 
 program=$(realpath -e "${1:-${CARGO_TARGET_DIR:-target}/release/mscclpp}" 2>/dev/null) || {
     echo "build it with \`cargo build --release -p mscclpp-cli\`" >&2
@@ -19,23 +20,10 @@ trap '[ -z "$launcher" ] || kill "$launcher" 2>/dev/null || true; rm -rf "$work"
 # As many ranks on few cores are slow, not lost.
 export MSCCLPP_TIMEOUT=600 MSCCLPP_HEARTBEAT_TIMEOUT=120
 
-# The name that `bench` has for a collective of the list.
-named() {
-    case "$1" in
-    allreduce) echo all_reduce ;;
-    allgather) echo all_gather ;;
-    reducescatter) echo reduce_scatter ;;
-    alltoall) echo all_to_all ;;
-    sendrecv) echo send_recv ;;
-    *) echo "$1" ;;
-    esac
-}
-
 ran=0 refused=0
-while read -r name collective; do
-    mode=()
-    "$program" plan list | grep -q "^$name .* only " && mode=(--in-place)
-    if "$program" launch -n "$ranks" --hosts "$hosts" -- "$program" bench "$(named "$collective")" --plan "$name" "${mode[@]}" \
+while read -r name collective mode; do
+    # shellcheck disable=SC2086
+    if "$program" launch -n "$ranks" --hosts "$hosts" -- "$program" bench "$collective" --plan "$name" $mode \
         -b 64K -e 64K -n 2 -w 1 -c 1 --json >"$work/out" 2>"$work/err"; then
         if ! grep -q '"wrong":0' "$work/out" || grep -q '"wrong":[1-9]' "$work/out"; then
             echo "FAILED: $name has wrong results" && cat "$work/out" && exit 1
@@ -48,7 +36,7 @@ while read -r name collective; do
     else
         echo "FAILED: $name" && tail -20 "$work/err" && exit 1
     fi
-done < <("$program" plan list | awk 'NR > 1 && $1 ~ /^[a-z_]+$/ && !/ 1 node($| )/ { print $1, $2 }')
+done < <(plans_between_nodes)
 echo "$ran algorithms ran on $ranks ranks of $hosts hosts with right results, $refused were refused"
 [ "$ran" -ge 15 ] || { echo "FAILED: expected at least 15 algorithms" && exit 1; }
 

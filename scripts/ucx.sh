@@ -3,8 +3,11 @@
 # transports of UCX. RDMA is not among them. Where there is no UCX (scripts/ucx-env.sh), says so and ends with 0.
 #
 # Usage: scripts/ucx.sh [UCX_TLS]...     values of the variable; `all` and `tcp` by default
+#   PLANS=all     also every algorithm between nodes; where scripts/simulated-cuda.sh --others runs this script, on simulated
+#                 devices, too, and without the tests of the engine
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/plans.sh
 
 MSCCLPP_UCX=$(scripts/ucx-env.sh) || exit 0
 export MSCCLPP_UCX MSCCLPP_TRANSPORT=ucx
@@ -35,7 +38,7 @@ for UCX_TLS in "$@"; do
     all) expected="posix|sysv" ;;
     *) expected=${UCX_TLS%%,*} ;;
     esac
-    MSCCLPP_TRANSPORT='' cargo test --quiet --workspace --lib -- --ignored ucx --test-threads=2
+    [ -n "${MSCCLPP_MOCK_DEVICES:-}" ] || MSCCLPP_TRANSPORT='' cargo test --quiet --workspace --lib -- --ignored ucx --test-threads=2
     # Every call is compared with the right result; `bench` ends with 1 if an element is wrong.
     for authenticates in 0 1; do
         export MSCCLPP_AUTHENTICATE_DATA=$authenticates
@@ -44,7 +47,18 @@ for UCX_TLS in "$@"; do
         ranks bench all_reduce --plan allreduce_ring_ports -b 1K -e 1M -f 32 -n 3 -w 1 -c 1
     done
     unset MSCCLPP_AUTHENTICATE_DATA
-    echo "UCX_TLS=$UCX_TLS: right, over $expected"
+    ran=0
+    if [ "${PLANS:-}" = all ]; then
+        while read -r name collective mode; do
+            for backend in cpu ${MSCCLPP_MOCK_DEVICES:+cuda}; do
+                # shellcheck disable=SC2086
+                ranks bench "$collective" --plan "$name" $mode --backend $backend -b 4K -e 4K -n 1 -c 1
+                ran=$((ran + 1))
+            done
+        done < <(plans_between_nodes)
+        [ $ran -ge 15 ] || fail "expected at least 15 algorithms"
+    fi
+    echo "UCX_TLS=$UCX_TLS: right, over $expected${PLANS:+, with $ran runs of algorithms}"
 
     # A rank that is killed is named by all others.
     MSCCLPP_TIMEOUT=60 "$program" launch -n 4 --hosts 2 --grace 60 -- \
