@@ -143,5 +143,5 @@ cut_cable() {
 # limit_rate RATE BURST: limits what leaves each host, as for `tc … tbf`.
 limit_rate() {
     local host
-    for host in a b; do ip netns exec $host tc qdisc add dev cable root tbf rate "$1" burst "$2" latency 50ms; done
+    for host in a b; do ip netns exec $host tc qdisc add dev cable root tbf rate "$1" burst "$2" latency 50ms || return 1; done
 }
