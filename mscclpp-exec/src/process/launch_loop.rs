@@ -215,7 +215,8 @@ impl LaunchLoop<'_> {
                 connections.send_ends(&self.context.sends_to);
                 self.has_sent = true;
             }
-            let io = connections.progress(self.session.rank(), &launch, &self.session.plans);
+            let io =
+                connections.progress(self.session.rank(), &launch, &self.context.receives_from, &self.session.plans);
             let io = io.map_err(|error| self.session.fail_on_wire_error(error))?;
             pass.progress |= io.progress;
             pass.done &= io.sent;
@@ -230,7 +231,8 @@ impl LaunchLoop<'_> {
         let connections = &self.session.connections;
         if !connections.is_empty() {
             let launch = launch(self.context, self.params, self.views, self.number, self.epoch, false);
-            let io = connections.progress(self.session.rank(), &launch, &self.session.plans);
+            let io =
+                connections.progress(self.session.rank(), &launch, &self.context.receives_from, &self.session.plans);
             if io.map_err(|error| self.session.fail_on_wire_error(error))?.progress {
                 idle.reset(self.session);
             }

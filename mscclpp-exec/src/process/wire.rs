@@ -162,15 +162,21 @@ impl NodeConnections {
         (known == launch).then_some(call)
     }
 
-    /// Sends and receives as much as possible without waiting. `launch`: the current launch; `plans`: all of the
-    /// communicator.
+    /// Sends and receives as much as possible without waiting. `launch`: the current launch; `senders`: ranks that send to this one in
+    /// it, in order; `plans`: all of the communicator.
     ///
     /// # Errors
     /// [`WireError::Lost`] names a rank that is lost, or that sends messages that no plan contains;
     /// [`WireError::Unauthenticated`] the connection on which a message is not the one that the peer has sent;
     /// [`WireError::Differs`] one whose first message of a launch announces another call; [`WireError::Late`] one whose
     /// data no operation waited for.
-    pub(super) fn progress(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<IoProgress, WireError> {
+    pub(super) fn progress(
+        &self,
+        rank: u32,
+        launch: &Launch<'_>,
+        senders: &[u32],
+        plans: &[Prepared],
+    ) -> Result<IoProgress, WireError> {
         let mut transport = self.transport.borrow_mut();
         let mut io = IoProgress { progress: transport.progress(), sent: true };
         let current = self.id.get().launch;
@@ -180,6 +186,10 @@ impl NodeConnections {
                 return Err(lost(format!("its connection failed: {reason}")));
             }
             io.sent &= transport.is_flushed(peer);
+            // Nothing more arrives that concerns the launch.
+            if self.has_ended.get() && senders.binary_search(&peer).is_err() {
+                continue;
+            }
             let mut taken = 0;
             // After its end, a rank sends nothing of this launch.
             while taken < MAX_TAKEN_BYTES && self.ended(peer).is_none_or(|ended| ended.get() < current) {

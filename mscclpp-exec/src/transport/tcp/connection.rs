@@ -60,9 +60,9 @@ struct Incoming<B> {
     taken: usize,
 }
 
-/// Number of bytes that are read at once, except into a buffer or memory: enough for a short put with its signals, and few of the
-/// bytes of a long one, because they are copied.
-const READ_BYTES: usize = 1 << 13;
+/// Number of bytes that are read at once, except into a buffer or memory: enough for a put of 16 KiB with its signals, and few of
+/// the bytes of a long one, because they are copied.
+const READ_BYTES: usize = (1 << 14) + (1 << 12);
 
 /// Number of bytes that are read after those for memory: enough for the messages that follow a put.
 const REST_BYTES: usize = 1 << 12;
