@@ -11,6 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::file::{Place, map};
 use crate::launch::{Pieces, Reach};
 use crate::multicast::{Multicast, MulticastRange};
+use crate::ranges::Ranges;
 
 /// Current allocations, by first address.
 #[derive(Default)]
@@ -18,6 +19,8 @@ pub(crate) struct SimulatedMemory {
     pieces: BTreeMap<u64, Allocation>,
     /// Ranges of multicast addresses, by first address.
     windows: BTreeMap<u64, MulticastRange>,
+    /// Reserved addresses.
+    pub(crate) ranges: Ranges,
     /// Number of allocations and releases so far.
     pub(crate) version: u64,
 }
@@ -157,9 +160,9 @@ impl SimulatedMemory {
         address - first <= len && bytes <= len - (address - first)
     }
 
-    /// Returns the number of allocations and of ranges of multicast addresses.
+    /// Returns the number of allocations and of ranges of addresses.
     pub(crate) fn len(&self) -> usize {
-        self.pieces.len() + self.windows.len()
+        self.pieces.len() + self.windows.len() + self.ranges.len()
     }
 
     /// Maps a range of multicast addresses of an object to which all members have bound memory, for some devices of a

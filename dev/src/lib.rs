@@ -27,6 +27,7 @@ mod native;
 mod options;
 #[cfg(simulator)]
 mod plugin;
+mod ranges;
 mod threaded;
 
 pub use accesses::{Access, AccessKind, AccessLog};

@@ -45,7 +45,7 @@ pub(crate) struct UniqueId(pub(crate) [c_char; 128]);
 
 /// Ranks of a team: `rank` is this one's number among `num_ranks` ranks of the communicator that are `stride` apart.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Team {
     pub(crate) num_ranks: c_int,
     pub(crate) rank: c_int,

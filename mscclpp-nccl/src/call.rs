@@ -21,6 +21,9 @@ use crate::kind::Kind;
 use crate::open_group;
 use crate::profiler::{self, Subject, Trace};
 
+/// Maximum number of bytes of a buffer: all that a processor addresses.
+const MAX_BYTES: u64 = 1 << 57;
+
 /// The arguments of a call, as its caller passes them.
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments {
@@ -79,9 +82,11 @@ impl Call {
         let size = dtype.size();
         let memory = |name, at: *const c_void, parts: u64| -> Result<Option<Memory>> {
             let elements = (count as u64).checked_mul(parts);
-            let bytes = elements.and_then(|elements| elements.checked_mul(size as u64));
             let bytes =
-                bytes.ok_or_else(|| Failure::argument(format!("count: {count} elements exceed the address space")))?;
+                elements.and_then(|elements| elements.checked_mul(size as u64)).filter(|bytes| *bytes <= MAX_BYTES);
+            let exceeds =
+                || format!("count: {count} elements of {size} bytes, {parts} times, exceed the address space");
+            let bytes = bytes.ok_or_else(|| Failure::argument(exceeds()))?;
             (bytes > 0).then(|| comm.memory(name, at, bytes, size)).transpose()
         };
         let [sent, received] = kind.parts(rank, u64::from(ranks));

@@ -6,6 +6,7 @@
 //! | `abi` | types and constants of NCCL's header; `config` reads its versioned structs |
 //! | `entry`, `failure` | the boundary to C: results, last errors, panics |
 //! | `comm` | communicators: creation, division, end, failures, memory, operators of reductions, transfers, one-sided calls |
+//! | `device_api` | structures that the kernels of programs read |
 //! | `call`, `kind`, `element`, `group`, `open_group` | collective calls and transfers, and those that are made together |
 //! | `forward` | calls that a real NCCL serves |
 //! | `selection`, `decision` | plans of the user; lines that say how calls are made |
@@ -22,6 +23,7 @@ mod comm;
 mod config;
 mod debug;
 mod decision;
+mod device_api;
 mod entry;
 mod failure;
 mod forward;

@@ -34,13 +34,22 @@ thread_local! {
     static OPEN: RefCell<Open> = RefCell::default();
 }
 
+/// Calls a function with the thread's open group. A thread that ends, in which functions that a program has registered for its exit may
+/// call NCCL, has none.
+fn with<T>(call: impl FnOnce(&mut Open) -> T) -> T {
+    match OPEN.try_with(|_| ()) {
+        Ok(()) => OPEN.with_borrow_mut(call),
+        Err(_) => call(&mut Open::default()),
+    }
+}
+
 fn none() -> Failure {
     Failure::usage("no group is open: ncclGroupStart opens one")
 }
 
 /// Opens a group, or one within it.
 pub(crate) fn begin() {
-    OPEN.with_borrow_mut(|open| open.depth += 1);
+    with(|open| open.depth += 1);
 }
 
 /// Returns whether a group is open.
@@ -50,7 +59,7 @@ pub(crate) fn is_open() -> bool {
 
 /// Returns the number of open groups, one within the other.
 pub(crate) fn depth() -> u32 {
-    OPEN.with_borrow(|open| open.depth)
+    with(|open| open.depth)
 }
 
 /// Closes a group.
@@ -58,7 +67,7 @@ pub(crate) fn depth() -> u32 {
 /// # Errors
 /// An invalid usage if none is open.
 pub(crate) fn end() -> Result<Closed> {
-    OPEN.with_borrow_mut(|open| match open.depth {
+    with(|open| match open.depth {
         0 => Err(none()),
         1 => {
             let Open { starts, failure, .. } = std::mem::take(open);
@@ -76,7 +85,7 @@ pub(crate) fn end() -> Result<Closed> {
 /// # Errors
 /// As [`end`].
 pub(crate) fn discard() -> Result<()> {
-    OPEN.with_borrow_mut(|open| match open.depth {
+    with(|open| match open.depth {
         0 => Err(none()),
         _ => {
             *open = Open { depth: open.depth - 1, ..Open::default() };
@@ -88,7 +97,7 @@ pub(crate) fn discard() -> Result<()> {
 /// Keeps the result of a call of an open group.
 pub(crate) fn note(result: Result<()>) -> Result<()> {
     result.inspect_err(|failure| {
-        OPEN.with_borrow_mut(|open| {
+        with(|open| {
             // What continues after the group has not failed.
             if open.depth > 0 && failure.code != Code::InProgress {
                 open.failure.get_or_insert_with(|| failure.clone());
@@ -99,7 +108,7 @@ pub(crate) fn note(result: Result<()>) -> Result<()> {
 
 /// Keeps what the group runs at its end; returns it if none is open.
 pub(crate) fn defer(start: Start) -> Option<Start> {
-    OPEN.with_borrow_mut(|open| match open.depth {
+    with(|open| match open.depth {
         0 => Some(start),
         _ => {
             open.starts.push(start);

@@ -19,5 +19,6 @@ mod pageable;
 mod physical;
 mod pointers;
 mod pools;
+mod ranges;
 mod state;
 mod streams;

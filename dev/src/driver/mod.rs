@@ -1,5 +1,6 @@
 //! The simulator as a driver.
 
+mod addresses;
 mod events;
 mod graphs;
 mod kernels;

@@ -3,6 +3,7 @@
 
 mod clients;
 mod cudarc_client;
+mod device_comm;
 mod divisions;
 mod exchanges;
 mod fault_rounds;
@@ -40,6 +41,7 @@ fn main() {
         clients::tests(),
         exchanges::tests(),
         cudarc_client::tests(),
+        device_comm::tests(),
         divisions::tests(),
         faults::tests(),
         fault_rounds::tests(),

@@ -51,6 +51,15 @@ pub enum Export {
     Fabric([u8; 64]),
 }
 
+/// Physical memory that is mapped to further addresses.
+#[derive(Debug)]
+pub enum Source {
+    /// That of an allocation of this process, given by its first byte.
+    Own(u64),
+    /// That of another process: a [`File`](Export::File), or a handle of a [`Fabric`](Export::Fabric).
+    Exported(Export),
+}
+
 /// The part of a fabric that a device is connected to: an NVLink domain, whose devices access each other's memory, whatever
 /// their hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -153,6 +162,7 @@ pub struct Peer {
 pub unsafe trait Driver:
     calls::Memory
     + calls::IpcMemory
+    + calls::Addresses
     + calls::Multicast
     + calls::Kernels
     + calls::Streams

@@ -38,6 +38,7 @@ pub mod dlpack;
 mod driver;
 mod event_pool;
 mod executor;
+mod flat_mapping;
 mod images;
 mod ipc;
 pub mod jit;
@@ -74,9 +75,10 @@ pub(crate) use counter::{Counter, DeferredWait, DeferredWork};
 pub use device::{Device, current_device, device_count};
 pub use driver::{
     Allocation, CaptureMode, Driver, DriverError, Entered, Export, Fabric, Handle, Mapped, Mapping, Peer, Properties,
-    SharedDriver,
+    SharedDriver, Source,
 };
 pub use executor::{Executor, Options, PrepareOptions};
+pub use flat_mapping::FlatMapping;
 pub use ipc::PeerPath;
 pub(crate) use lend::Registration;
 pub use lend::{DeviceMut, DeviceRef, Lent};

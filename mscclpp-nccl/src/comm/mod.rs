@@ -2,6 +2,7 @@
 
 mod configure;
 mod create;
+pub(crate) mod device_comm;
 mod divide;
 mod divisions;
 mod end;
@@ -28,6 +29,7 @@ use mscclpp_exec::select::{Choice, Request};
 use mscclpp_exec::{Communicator, Error};
 
 pub(crate) use self::create::{init_all, init_rank, init_scalable, own_device, run_all, unique_id};
+use self::device_comm::DeviceWindows;
 pub(crate) use self::divide::{grow, newcomers_id, shrink, split};
 use self::divisions::Divisions;
 pub(crate) use self::end::{abort, async_error, destroy, finalize, resume, revoke, suspend};
@@ -78,6 +80,8 @@ pub(crate) struct Comm {
     /// By handle; programs use few.
     streams: Mutex<Vec<(usize, Arc<Stream>)>>,
     pub(crate) memories: Memories,
+    /// The windows that kernels look up.
+    device_windows: DeviceWindows,
     pub(crate) operators: Operators,
     signals: Signals,
     /// Listens for processes that join when the communicator grows.
@@ -153,6 +157,7 @@ impl Comm {
             watching: Mutex::default(),
             streams: Mutex::default(),
             memories: Memories::default(),
+            device_windows: DeviceWindows::default(),
             operators: Operators::default(),
             signals: Signals::default(),
             newcomers: Mutex::default(),

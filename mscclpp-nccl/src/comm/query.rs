@@ -7,7 +7,9 @@ use mscclpp_exec::Communicator;
 use super::Comm;
 use crate::abi::{MAGIC, Team};
 use crate::config::Answer;
+use crate::device_api::Layout;
 use crate::entry::{Failure, Result};
+use crate::params;
 
 /// Writes the properties of a communicator to an `ncclCommProperties_t`.
 ///
@@ -19,13 +21,22 @@ pub(crate) unsafe fn properties(comm: &Comm, at: *mut c_void) -> Result<()> {
     let mut answer = unsafe { Answer::open("props", at, MAGIC) }?;
     let numbers = [communicator.rank(), communicator.num_ranks(), comm.device.ordinal(), comm.device.ordinal()];
     (16..).step_by(4).zip(numbers).for_each(|(at, number)| answer.set(at, &number.to_ne_bytes()));
-    // No device API, no multicast in it, no network of devices; one-sided calls within a node.
-    answer.set(32, &[0; 8]);
+    // A real NCCL creates the device communicators of calls that are forwarded, and knows what they have.
+    let is_one_node = comm.nested().is_none() && communicator.bootstrap().num_nodes() == 1;
+    let device = comm.device.properties();
+    // No network of devices; one-sided calls within a node.
+    answer.set(
+        32,
+        &[u8::from(is_one_node && device.shareable), u8::from(is_one_node && device.multicast), 0, 0, 0, 0, 0, 0],
+    );
     answer.set(40, &communicator.bootstrap().num_nodes().to_ne_bytes());
     answer.set(44, &[u8::from(communicator.bootstrap().num_nodes() == 1), 0, 0, 0]);
     answer.set(48, &[0; 8]);
     answer.set(56, &communicator.bootstrap().number().to_ne_bytes());
     answer.set(64, &[0; 88]);
+    // Of kernels that are compiled for the library's version.
+    let bytes = Layout::of(params::version()?).map_or(0, Layout::bytes);
+    answer.set(136, &bytes.to_ne_bytes());
     Ok(())
 }
 

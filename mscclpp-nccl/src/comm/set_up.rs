@@ -9,7 +9,8 @@ use sys::CUstreamCaptureMode::{self, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED};
 
 /// Lets this thread allocate while it captures a stream, until it is dropped. The memory is no part of the capture.
 pub(super) struct SetUp {
-    before: CUstreamCaptureMode,
+    /// None for a thread without a context: it captures nothing, as the threads in which a group ends.
+    before: Option<CUstreamCaptureMode>,
     /// The mode is the thread's.
     _of_thread: PhantomData<*const ()>,
 }
@@ -27,15 +28,16 @@ impl SetUp {
 impl Drop for SetUp {
     fn drop(&mut self) {
         // A destructor cannot report a failure.
-        let _ = exchange(self.before);
+        let _ = self.before.map(exchange);
     }
 }
 
-/// Sets the thread's mode of captures, and returns the one before.
-fn exchange(mut mode: CUstreamCaptureMode) -> Result<CUstreamCaptureMode, Error> {
+/// Sets the thread's mode of captures, and returns the one before; none if the thread has no context.
+fn exchange(mut mode: CUstreamCaptureMode) -> Result<Option<CUstreamCaptureMode>, Error> {
     // SAFETY: reads and writes a mode; the driver is loaded, since there is a communicator.
     match unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) } {
-        sys::CUresult::CUDA_SUCCESS => Ok(mode),
+        sys::CUresult::CUDA_SUCCESS => Ok(Some(mode)),
+        sys::CUresult::CUDA_ERROR_INVALID_CONTEXT => Ok(None),
         code => Err(Error::System {
             what: "cannot allocate while a stream is captured".into(),
             reason: format!("cuThreadExchangeStreamCaptureMode returned {code:?}"),

@@ -4,9 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use mscclpp_exec::Error;
-use mscclpp_exec::cuda::{DeviceSlice, PeerWindow, Registered};
+use mscclpp_exec::cuda::{DeviceSlice, DeviceVec, PeerWindow, Registered};
 
 use super::create::begin;
+use super::device_comm::FlatWindow;
 use super::memory::{Memories, Raw, new_handle};
 use super::{Comm, all, lock, signals};
 use crate::abi::{WINDOW_ALIGNMENT, WINDOW_FLAGS, WINDOW_SYMMETRIC};
@@ -19,10 +20,14 @@ pub(crate) struct Window {
     pub(super) bytes: u64,
     /// Registered, if its offsets are the same on all ranks in each call and the memory can be shared.
     pub(super) registered: Option<Registered<Raw>>,
+    /// Where kernels access it, if it is symmetric and physical memory. Then its handle is the address of its descriptor.
+    pub(super) flat: Option<FlatWindow>,
     /// The memory of the other ranks, if it is registered.
-    peers: Option<PeerWindow>,
+    pub(super) peers: Option<PeerWindow>,
     /// Its handle of the real NCCL, if that has it as well.
-    nested: Option<usize>,
+    pub(super) nested: Option<usize>,
+    /// The memory, if it is of a device communicator.
+    pub(super) resources: Option<DeviceVec<u8>>,
 }
 
 impl Window {
@@ -39,10 +44,11 @@ impl Window {
             )));
         }
         let own = comm.ready()?.rank();
-        let base = match &self.peers {
+        let base = match (&self.peers, &self.flat) {
             _ if peer == own => Some(self.base),
-            Some(peers) => peers.address(peer),
-            None => {
+            (Some(peers), _) => peers.address(peer),
+            (None, Some(flat)) => flat.address(peer),
+            (None, None) => {
                 let text =
                     "win: other ranks do not access it: register memory of ncclMemAlloc with NCCL_WIN_COLL_SYMMETRIC";
                 return Err(Failure::usage(text));
@@ -95,10 +101,11 @@ pub(crate) unsafe fn register_window(
 /// if all ranks can share theirs.
 fn register(comm: &Comm, base: u64, bytes: u64, flags: i32) -> Result<usize> {
     let communicator = comm.for_call()?;
-    let registered = match flags & WINDOW_SYMMETRIC != 0 && communicator.num_ranks() > 1 {
+    let (is_symmetric, memory) = (flags & WINDOW_SYMMETRIC != 0, DeviceSlice { address: base, bytes });
+    let registered = match is_symmetric && communicator.num_ranks() > 1 {
         true => {
             let (_calling, stream) = (comm.calling(), comm.device.stream()?);
-            let (on, memory) = (communicator.on(&stream), DeviceSlice { address: base, bytes });
+            let on = communicator.on(&stream);
             match on.register::<u8, Raw>(Raw(memory)) {
                 Ok(registered) => {
                     let peers = on.peer_window(memory).and_then(|peers| signals::set_up(comm, on).map(|()| peers));
@@ -119,15 +126,26 @@ fn register(comm: &Comm, base: u64, bytes: u64, flags: i32) -> Result<usize> {
     let (registered, peers) = registered.unzip();
     let nested =
         comm.nested().map_or(Ok(None), |nested| nested.register_window(base as *mut c_void, bytes as usize, flags))?;
+    // All ranks have registered it or none, and forward to a real NCCL or not.
+    let has_flat = is_symmetric && nested.is_none() && (registered.is_some() || communicator.num_ranks() == 1);
+    let flat = match has_flat {
+        true => super::device_comm::flat_window(comm, &communicator, memory, peers.as_ref(), flags)?,
+        false => None,
+    };
     // Kernels that use the real NCCL's device interface take its handle.
-    let handle = nested.unwrap_or_else(new_handle);
-    lock(&comm.memories.windows).insert(handle, Arc::new(Window { base, bytes, registered, peers, nested }));
+    let handle = nested.or(flat.as_ref().map(FlatWindow::handle)).unwrap_or_else(new_handle);
+    if flat.is_some() {
+        comm.device_windows.insert(&comm.device, memory, handle)?;
+    }
+    let window = Window { base, bytes, registered, flat, peers, nested, resources: None };
+    lock(&comm.memories.windows).insert(handle, Arc::new(window));
     Ok(handle)
 }
 
 /// Ends the registration of a window.
 pub(crate) fn deregister_window(comm: &Comm, window: *mut c_void) -> Result<()> {
     let removed = lock(&comm.memories.windows).remove(&(window as usize)).ok_or_else(|| no_window(window))?;
+    comm.device_windows.remove(window as usize)?;
     match (removed.nested, comm.nested()) {
         (Some(handle), Some(nested)) => nested.deregister_window(handle),
         _ => Ok(()),
@@ -156,6 +174,8 @@ pub(crate) enum Of {
     Local(c_int),
     /// All ranks of the node, by multicast.
     All,
+    /// As well, of the addresses that begin at a base.
+    AllFrom(u64),
 }
 
 /// Returns the address at which this rank's device accesses memory of a window; `None` for a rank on another node, and without
@@ -170,7 +190,7 @@ pub(crate) fn device_pointer(window: *mut c_void, offset: usize, of: Of) -> Resu
     let (name, peer, below) = match of {
         Of::Peer(peer) => ("peer", peer, comm.ready()?.num_ranks() as c_int),
         Of::Local(rank) => ("lsaRank", rank, local.num_ranks),
-        Of::All => ("peer", own, c_int::MAX),
+        Of::All | Of::AllFrom(_) => ("peer", own, c_int::MAX),
     };
     if !(0..below).contains(&peer) {
         return Err(Failure::argument(format!("{name}: expected a rank below {below}, found {peer}")));
@@ -178,7 +198,10 @@ pub(crate) fn device_pointer(window: *mut c_void, offset: usize, of: Of) -> Resu
     let peer = if matches!(of, Of::Local(_)) { own - local.rank + peer } else { peer };
     let address = found.address(&comm, peer as u32, offset as u64, 0)?;
     match of {
-        Of::All => {
+        Of::AllFrom(base) if comm.device_windows.multicast_base() != Some(base) => Err(Failure::argument(format!(
+            "multimem: {base:#x} is no base of multicast addresses of the window's communicator"
+        ))),
+        Of::All | Of::AllFrom(_) => {
             let multicast = found.peers.as_ref().and_then(PeerWindow::multicast_address);
             Ok(multicast.map(|address| address + offset as u64))
         }

@@ -7,6 +7,7 @@ use super::{UNIT, calls, ordinal, valid};
 use crate::code::{self, Code};
 use crate::multicast;
 use crate::physical::{self, Stage};
+use crate::ranges;
 use crate::state::{self, called_here};
 
 /// Moves addresses to the next stage.
@@ -19,16 +20,26 @@ calls! {
     fn cuMemAddressReserve(address: *mut u64, bytes: usize, align: usize, wish: u64, flags: u64) -> address {
         called_here("cuMemAddressReserve")?;
         valid(bytes.is_multiple_of(UNIT) && align.is_power_of_two() && (wish, flags) == (0, 0))?;
+        if (bytes as u64).is_multiple_of(ranges::UNIT) {
+            return ranges::reserve(bytes as u64);
+        }
         physical::reserve(bytes as u64).or_else(|_| multicast::reserve(bytes as u64))
     }
 
     fn cuMemAddressFree(address: u64, bytes: usize) {
         called_here("cuMemAddressFree")?;
-        go(address, bytes, &[Stage::Reserved], Stage::Free)
+        let freed = ranges::free(address, bytes as u64);
+        freed.unwrap_or_else(|| go(address, bytes, &[Stage::Reserved], Stage::Free))
     }
 
     fn cuMemMap(address: u64, bytes: usize, offset: usize, memory: u64, flags: u64) {
         called_here("cuMemMap")?;
+        if (offset, flags) == (0, 0)
+            && physical::is_handle(memory)
+            && let Some(mapped) = ranges::map(address, bytes as u64, memory)
+        {
+            return mapped;
+        }
         let is_one = if multicast::is_one(memory) { multicast::is_of(address, memory) } else { address == memory };
         valid(is_one && (offset, flags) == (0, 0) && (multicast::is_one(memory) || physical::is_handle(memory)))?;
         go(address, bytes, &[Stage::Reserved], Stage::Mapped)
@@ -46,11 +57,13 @@ calls! {
         if !all.iter().all(|&[_, device, _]| number(device).is_some_and(|number| with_access.contains(&number))) {
             return Err(code::INVALID_DEVICE);
         }
-        go(address, bytes, &[Stage::Mapped, Stage::Open], Stage::Open)
+        let opened = ranges::open(address, bytes as u64);
+        opened.unwrap_or_else(|| go(address, bytes, &[Stage::Mapped, Stage::Open], Stage::Open))
     }
 
     fn cuMemUnmap(address: u64, bytes: usize) {
         called_here("cuMemUnmap")?;
-        go(address, bytes, &[Stage::Mapped, Stage::Open], Stage::Reserved)
+        let unmapped = ranges::unmap(address, bytes as u64);
+        unmapped.unwrap_or_else(|| go(address, bytes, &[Stage::Mapped, Stage::Open], Stage::Reserved))
     }
 }

@@ -18,6 +18,29 @@ static void expect(int expected, int found, const char* what, int line) {
 #define INIT (ncclComm_t*, int, ncclUniqueId, int)
 #define INIT_CONFIG (ncclComm_t*, int, ncclUniqueId, int, void*)
 
+/// Numbers of elements that no memory has.
+static void counts(ncclComm_t comm, void* at, stream_t stream) {
+  size_t all[] = {(size_t)1 << 56, (size_t)1 << 61, (size_t)1 << 62, SIZE_MAX / 4, SIZE_MAX};
+  for (int i = 0; i < 5; ++i) {
+    size_t n = all[i];
+    EXPECT_CODE(4, ncclAllReduce, REDUCTION, at, at, n, kInt32, kSum, comm, stream);
+    const char* text = ((const char* (*)(ncclComm_t))find(nccl_library, "ncclGetLastError"))(0);
+    char number[32];
+    snprintf(number, sizeof number, "count: %zu ", n);
+    if (!strstr(text, number)) FAIL("expected %s in %s", number, text);
+    EXPECT_CODE(4, ncclReduceScatter, REDUCTION, at, at, n, kInt32, kSum, comm, stream);
+    EXPECT_CODE(4, ncclReduce, ROOTED_REDUCTION, at, at, n, kInt32, kSum, 0, comm, stream);
+    EXPECT_CODE(4, ncclAllGather, COLLECTIVE, at, at, n, kInt32, comm, stream);
+    EXPECT_CODE(4, ncclAlltoAll, COLLECTIVE, at, at, n, kInt32, comm, stream);
+    EXPECT_CODE(4, ncclBroadcast, ROOTED, at, at, n, kInt32, 0, comm, stream);
+    EXPECT_CODE(4, ncclBcast, (void*, size_t, int, int, ncclComm_t, stream_t), at, n, kInt32, 0, comm, stream);
+    EXPECT_CODE(4, ncclGather, ROOTED, at, at, n, kInt32, 0, comm, stream);
+    EXPECT_CODE(4, ncclScatter, ROOTED, at, at, n, kInt32, 0, comm, stream);
+    EXPECT_CODE(4, ncclSend, SEND, at, n, kInt32, 0, comm, stream);
+    EXPECT_CODE(4, ncclRecv, RECV, at, n, kInt32, 0, comm, stream);
+  }
+}
+
 int main(void) {
   setenv("RANK", "0", 1), setenv("WORLD_SIZE", "1", 1);
   load();
@@ -139,8 +162,9 @@ int main(void) {
   for (int statistic = 0; statistic < 4; ++statistic) {
     OK(ncclCommMemStats, (ncclComm_t, int, uint64_t*), comm, statistic, &bytes);
   }
+  EXPECT_CODE(4, ncclDevCommCreate, (ncclComm_t, void*, void*), comm, 0, 0);
+  counts(comm, at, stream);
   // What is not served says so.
-  EXPECT_CODE(5, ncclDevCommCreate, (ncclComm_t, void*, void*), comm, 0, 0);
   EXPECT_CODE(5, ncclSetEncryption, (void*), 0);
 
   // Parameters.

@@ -13,8 +13,8 @@ use super::posted::{Kind, PostedCalls};
 use crate::communicator::Communicator;
 use crate::communicator::cache::Cache;
 use crate::cuda::{
-    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, PeerWindow, Registration,
-    Stream, bytes_of,
+    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, FlatMapping, PeerWindow,
+    Registration, Stream, bytes_of,
 };
 use crate::dtype::Element;
 use crate::error::Error;
@@ -212,6 +212,14 @@ impl Connection {
         self.post(Kind::Window(memory.bytes), call)?;
         let _set_up = call.set_up()?;
         self.executor.peer_window(memory)
+    }
+
+    /// Maps memory of all ranks in one range of addresses. A call of all ranks.
+    pub(super) fn flat_mapping(&mut self, call: &DeviceCall<'_>, memory: DeviceSlice) -> Result<FlatMapping, Error> {
+        self.check(call.stream)?;
+        self.post(Kind::FlatMapping(memory.bytes), call)?;
+        let _set_up = call.set_up()?;
+        self.executor.flat_mapping(memory)
     }
 
     fn add(&mut self, allocation: Allocation) -> Registration {

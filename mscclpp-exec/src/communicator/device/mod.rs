@@ -23,8 +23,8 @@ pub(super) use self::transfers::{Lanes, Transfer};
 use super::Communicator;
 use super::handle::Calls;
 use crate::cuda::{
-    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, NotRegistered, PeerPath, PeerWindow, Registered, Registration,
-    Stream, device_count, refuse_in_capture,
+    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, FlatMapping, NotRegistered, PeerPath, PeerWindow, Registered,
+    Registration, Stream, device_count, refuse_in_capture,
 };
 use crate::dtype::Element;
 use crate::error::Error;
@@ -286,6 +286,23 @@ impl OnStream<'_> {
         self.communicator.record(&mut calls, None, |calls| {
             let (connection, call) = self.begin(calls, place)?;
             connection.peer_window(&call, memory)
+        })
+    }
+
+    /// Maps memory of the caller's on all ranks in one range of addresses, that of each rank at the same distance from the one
+    /// before, for kernels that are not calls of this library. A call of all ranks with as many bytes, which waits for all of them.
+    ///
+    /// The memory of each rank must be in one allocation of physical memory, such as [`DeviceVec::shareable`], at the same offset
+    /// of it, and all ranks on one host.
+    ///
+    /// # Errors
+    /// As for [`register`](Self::register).
+    #[track_caller]
+    pub fn flat_mapping(&self, memory: DeviceSlice) -> Result<FlatMapping, Error> {
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        self.communicator.record(&mut calls, None, |calls| {
+            let (connection, call) = self.begin(calls, place)?;
+            connection.flat_mapping(&call, memory)
         })
     }
 

@@ -18,6 +18,7 @@
 //! [relaxed mode](super::CaptureMode::Relaxed) ([`Graphs::exchange_capture_mode`]), except waits for a captured stream or
 //! for a device that has one.
 
+mod addresses;
 mod events;
 mod graphs;
 mod kernels;
@@ -26,6 +27,7 @@ mod multicast;
 mod sharing;
 mod streams;
 
+pub use self::addresses::Addresses;
 pub use self::events::Events;
 pub use self::graphs::Graphs;
 pub use self::kernels::Kernels;

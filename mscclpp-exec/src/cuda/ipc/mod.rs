@@ -2,6 +2,7 @@
 //! of ranks on other nodes cannot be mapped; see [`nodes`](super::nodes).
 
 mod access;
+mod flat;
 mod members;
 mod memory;
 mod register;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::access::PeerPath;
+pub(super) use self::flat::FlatRange;
 use self::members::Member;
 pub(super) use self::memory::PeerMemory;
 use self::register::Known;

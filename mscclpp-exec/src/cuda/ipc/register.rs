@@ -35,14 +35,14 @@ struct Mine {
 }
 
 /// A handle of physical memory.
-struct PhysicalMemory {
+pub(super) struct PhysicalMemory {
     driver: SharedDriver,
     handle: Handle,
 }
 
 impl PhysicalMemory {
     /// Returns the physical memory at the first byte of an allocation; `None` for an allocation of another kind.
-    fn at(driver: &SharedDriver, base: u64) -> driver::Result<Option<Self>> {
+    pub(super) fn at(driver: &SharedDriver, base: u64) -> driver::Result<Option<Self>> {
         Ok(driver.retain(base)?.map(|handle| Self { driver: driver.clone(), handle }))
     }
 }

@@ -1,6 +1,7 @@
 //! CUDA's driver, loaded by the first call that needs it. Without a driver every call here returns an error and never
 //! panics: no symbol is used before the library and the device have been found.
 
+mod addresses;
 mod events;
 mod functions;
 mod graphs;

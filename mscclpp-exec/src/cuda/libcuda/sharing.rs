@@ -250,17 +250,21 @@ pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal
         let _ = unsafe { sys::cuMemAddressFree(address, size) };
         return Err(error);
     }
-    let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    let all = [ordinal].into_iter().chain(peers.iter().map(|&peer| peer as i32));
-    let all: Vec<_> = all.map(|device| sys::CUmemAccessDesc { location: location(device), flags }).collect();
-    // SAFETY: the range was just mapped; the array has this number of descriptions.
-    let set = unsafe { sys::cuMemSetAccess(address, size, all.as_ptr(), all.len()) };
-    let set = named("cuMemSetAccess", set.result());
-    if let Err(error) = set {
+    if let Err(error) = set_access(address, bytes, ordinal, peers) {
         let _ = unmap(address, bytes);
         return Err(error);
     }
     Ok(address)
+}
+
+/// Lets a device and others access mapped memory.
+pub(super) fn set_access(address: u64, bytes: u64, ordinal: i32, peers: &[u32]) -> Result<()> {
+    let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    let all = [ordinal].into_iter().chain(peers.iter().map(|&peer| peer as i32));
+    let all: Vec<_> = all.map(|device| sys::CUmemAccessDesc { location: location(device), flags }).collect();
+    // SAFETY: the caller has mapped the range; the array has this number of descriptions.
+    let set = unsafe { sys::cuMemSetAccess(address, bytes as usize, all.as_ptr(), all.len()) };
+    named("cuMemSetAccess", set.result())
 }
 
 /// Unmaps memory that `map` mapped and that is no longer in use.
