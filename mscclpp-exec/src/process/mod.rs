@@ -57,3 +57,5 @@ pub(crate) use prepare::describe;
 pub(crate) use session::CallHistory;
 #[cfg(feature = "cuda")]
 pub(crate) use session::Session;
+#[cfg(test)]
+pub(crate) use wire::{Pool, PooledBuffer};

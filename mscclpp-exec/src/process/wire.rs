@@ -24,8 +24,7 @@ use std::cell::{Cell, RefCell};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::Release;
 
-use self::pool::Pool;
-pub(super) use self::pool::PooledBuffer;
+pub(crate) use self::pool::{Pool, PooledBuffer};
 use super::calls::RING;
 use super::plan::{PlanState, Prepared};
 use crate::error::{Error, LateData};

@@ -1,5 +1,6 @@
 //! What the contract promises, on every engine.
 
+mod bandwidth;
 mod ucx;
 
 use std::net::{TcpListener, TcpStream};

@@ -7,12 +7,12 @@ const MAX_UNUSED: usize = 16;
 
 /// Unused buffers of one rank.
 #[derive(Clone, Default)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     unused: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 /// A source of a put, or received bytes. Returns to its pool when it is dropped.
-pub(in super::super) struct PooledBuffer {
+pub(crate) struct PooledBuffer {
     bytes: Vec<u8>,
     pool: Pool,
 }
@@ -24,7 +24,7 @@ impl Pool {
     }
 
     /// Returns a buffer of at least `len` bytes.
-    pub(super) fn with_len(&self, len: u64) -> PooledBuffer {
+    pub(crate) fn with_len(&self, len: u64) -> PooledBuffer {
         let mut buffer = self.take();
         if buffer.bytes.len() < len as usize {
             buffer.bytes.resize(len as usize, 0);
@@ -33,7 +33,7 @@ impl Pool {
     }
 
     /// Returns a buffer with the bytes that `fill` appends to it.
-    pub(super) fn filled_by(&self, fill: impl FnOnce(&mut Vec<u8>)) -> PooledBuffer {
+    pub(crate) fn filled_by(&self, fill: impl FnOnce(&mut Vec<u8>)) -> PooledBuffer {
         let mut buffer = self.take();
         buffer.bytes.clear();
         fill(&mut buffer.bytes);

@@ -2,23 +2,26 @@
 //!
 //! UCX does not order active messages, so they are numbered, and received in the order of their numbers.
 //!
-//! - A message of up to [`MAX_EAGER_BYTES`] is sent at once, and kept by the receiver until it is asked for. The receiver reports
-//!   what it has consumed, so that it never keeps more than [`WINDOW`] messages.
-//! - Of a longer one, only the frame is sent. The receiver asks for the bytes when the launch has begun and there is a buffer,
-//!   and UCX moves them from the source to the buffer.
+//! - Messages of up to [`MAX_EAGER_BYTES`] that wait together are sent at once as one active message, a *batch*, because each takes a call
+//!   of the system where UCX uses sockets. The receiver keeps it until its messages are asked for, and reports what it has consumed,
+//!   so that it never keeps more than [`WINDOW`] active messages.
+//! - Of a longer message, only the frame is sent, an *offer*. The receiver asks for the bytes when the launch has begun and there is a
+//!   buffer, and UCX moves them from the source to the buffer.
 //!
 //! What UCX still has to do for a message when its source can be reused, or when its bytes have arrived, is done by
 //! [`Progress`](super::progress::Progress), also while the rank is in no launch.
 
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
 
-use mscclpp_bootstrap::{BodyHasher, Digest, StreamKeys, digest};
+use mscclpp_bootstrap::{BodyHasher, Digest, SEAL_BYTES, StreamKeys, digest};
 
 use super::control::{Control, Record};
 use super::quiet::Quiet;
 use super::worker::{
-    Content, Descriptor, Endpoint, HEADER_BYTES, MAX_EAGER_BYTES, Outgoing, PREFIX_BYTES, Token, Transfer, WINDOW,
-    Worker,
+    Arrived, Descriptor, Endpoint, HEADER_BYTES, MAX_BATCH_BYTES, MAX_EAGER_BYTES, OFFER_BYTES, Outgoing, PREFIX_BYTES,
+    Source, Token, Transfer, WINDOW, Worker,
 };
 use crate::transport::frame::{FRAME_BYTES, Frame, Malformed};
 use crate::transport::{Buffer, Destination, Lost, Received};
@@ -26,8 +29,8 @@ use crate::transport::{Buffer, Destination, Lost, Received};
 /// Maximum number of bytes of sources that UCX has.
 const MAX_SENT_BYTES: usize = 4 << 20;
 
-/// Maximum number of messages that are received at once.
-const MAX_RECEIVES: usize = 4;
+/// Maximum number of messages whose frame is read before the first of them is complete, so that bytes of several are received at once.
+const MAX_INCOMING: usize = 8;
 
 /// Number of calls after which the stream is read, which takes a call of the system.
 const CONTROL_INTERVAL: u32 = 32;
@@ -43,20 +46,24 @@ pub(super) struct Connection<B: Buffer + 'static> {
     /// Messages to send, and the number of their bytes.
     queue: VecDeque<(Frame, Option<B>)>,
     queued: usize,
-    /// Messages that UCX has, and the number of bytes of their sources.
+    /// Active messages that UCX has, and the number of bytes of puts in them.
     sending: Vec<(Transfer<Outgoing<B>>, usize)>,
     sending_bytes: usize,
-    /// Number of messages that were sent, and that the peer has consumed.
+    /// Number of active messages that were sent, and that the peer has consumed.
     sent: u64,
     credited: u64,
+    /// The batch of which a part was read, and where the next message begins.
+    batch: Option<(Arc<Vec<u8>>, usize)>,
     /// Messages whose frame was read, in order.
     incoming: VecDeque<Incoming<B>>,
-    /// Number of messages whose frame was read, that were consumed, and that the peer knows to be.
+    /// Number of messages whose frame was read.
     opened: u64,
+    /// Number of active messages that were taken from the worker, that were consumed, and that the peer knows to be.
+    taken: u64,
     consumed: u64,
     reported: u64,
     hasher: BodyHasher,
-    /// The last message, and the number of messages before it.
+    /// The last message, and the number of active messages before it.
     last: Option<(u64, Frame)>,
     malformed: Option<Malformed>,
     /// Why nothing can be sent any more.
@@ -73,17 +80,20 @@ pub(super) struct Connection<B: Buffer + 'static> {
 /// A message whose frame was read.
 struct Incoming<B: Send + 'static> {
     frame: Frame,
+    /// Its number, from 1 on.
+    number: u64,
     /// Digest of its bytes that was authenticated.
     digest: Option<Digest>,
     bytes: Bytes<B>,
+    /// Whether it is the last one of its active message.
+    is_last: bool,
 }
 
 /// Bytes of a message.
 enum Bytes<B: Send + 'static> {
-    Eager(Vec<u8>),
+    InBatch(Arc<Vec<u8>>, Range<usize>),
     Offered(Option<Descriptor>),
     Receiving(Transfer<B>),
-    Ready(Option<B>),
 }
 
 impl<B: Buffer + 'static> Connection<B> {
@@ -101,8 +111,10 @@ impl<B: Buffer + 'static> Connection<B> {
             sending_bytes: 0,
             sent: 0,
             credited: 0,
+            batch: None,
             incoming: VecDeque::new(),
             opened: 0,
+            taken: 0,
             consumed: 0,
             reported: 0,
             hasher: BodyHasher::default(),
@@ -123,7 +135,7 @@ impl<B: Buffer + 'static> Connection<B> {
         }
         // A lost peer may miss signals: it has not waited for them.
         if self.failed.is_none() && !self.control.is_closed() && !self.is_closed && self.broken.is_none() {
-            self.queued += HEADER_BYTES + frame.len() as usize;
+            self.queued += PREFIX_BYTES + frame.len() as usize;
             self.queue.push_back((frame, source));
         }
     }
@@ -146,28 +158,60 @@ impl<B: Buffer + 'static> Connection<B> {
             && self.sending_bytes < MAX_SENT_BYTES
             && let Some((frame, source)) = self.queue.pop_front()
         {
-            self.send_message(worker, &frame, source);
+            match source {
+                Some(source) if frame.len() > MAX_EAGER_BYTES as u64 => self.send_offer(worker, &frame, source),
+                source => self.send_batch(worker, frame, source),
+            }
             progress = true;
         }
         progress | self.complete_sends(worker)
     }
 
-    fn send_message(&mut self, worker: &Worker, frame: &Frame, source: Option<B>) {
-        let len = frame.len() as usize;
-        self.queued -= HEADER_BYTES + len;
-        self.sent += 1;
-        let bytes = frame.encode();
-        let mut header = [0; HEADER_BYTES];
-        let (prefix, to) = header.split_at_mut(HEADER_BYTES - PREFIX_BYTES);
-        prefix.copy_from_slice(&[&self.tokens[0][..], &self.sent.to_le_bytes()].concat());
-        to[..FRAME_BYTES].copy_from_slice(&bytes);
-        if let Some(keys) = &mut self.keys {
-            let source = source.as_ref().map_or(&[][..], |source| &source.as_ref()[..len]);
-            to[FRAME_BYTES..].copy_from_slice(&keys.send.seal(&bytes, &digest(source)));
+    /// Sends a message, and those that wait after it as far as they fit into the same batch.
+    fn send_batch(&mut self, worker: &Worker, mut frame: Frame, mut source: Option<B>) {
+        let prefix_bytes = self.prefix_bytes();
+        let (mut batch, mut len) = (Vec::with_capacity(MAX_BATCH_BYTES), 0);
+        loop {
+            let bytes = source.as_ref().map_or(&[][..], |source| &source.as_ref()[..frame.len() as usize]);
+            let prefix = seal(&mut self.keys, &frame, bytes);
+            batch.extend_from_slice(&prefix[..prefix_bytes]);
+            batch.extend_from_slice(bytes);
+            self.queued -= PREFIX_BYTES + bytes.len();
+            len += bytes.len();
+            let fits = |(next, _): &&(Frame, Option<B>)| {
+                let len = next.len() as usize;
+                len <= MAX_EAGER_BYTES && batch.len() + prefix_bytes + len <= MAX_BATCH_BYTES
+            };
+            if self.queue.front().filter(fits).is_none() {
+                break;
+            }
+            let Some(next) = self.queue.pop_front() else { break };
+            (frame, source) = next;
         }
-        let transfer = worker.send(&self.endpoint, header, source, (len, len <= MAX_EAGER_BYTES));
+        self.send_message(worker, [0; PREFIX_BYTES], Source::Batch(batch), len);
+    }
+
+    fn send_offer(&mut self, worker: &Worker, frame: &Frame, source: B) {
+        let len = frame.len() as usize;
+        self.queued -= PREFIX_BYTES + len;
+        let prefix = seal(&mut self.keys, frame, &source.as_ref()[..len]);
+        self.send_message(worker, prefix, Source::Offer(source, len), len);
+    }
+
+    /// `len`: number of bytes of puts.
+    fn send_message(&mut self, worker: &Worker, prefix: [u8; PREFIX_BYTES], source: Source<B>, len: usize) {
+        self.sent += 1;
+        let mut header = [0; OFFER_BYTES];
+        header[..HEADER_BYTES].copy_from_slice(&[&self.tokens[0][..], &self.sent.to_le_bytes()].concat());
+        header[HEADER_BYTES..].copy_from_slice(&prefix);
+        let transfer = worker.send(&self.endpoint, header, source);
         self.sending_bytes += len;
         self.sending.push((transfer, len));
+    }
+
+    /// Returns the number of bytes before those of a message in a batch.
+    fn prefix_bytes(&self) -> usize {
+        FRAME_BYTES + if self.keys.is_some() { SEAL_BYTES } else { 0 }
     }
 
     /// Frees the sources that UCX does not need any more, and returns whether there were any.
@@ -218,10 +262,10 @@ impl<B: Buffer + 'static> Connection<B> {
             self.sending_bytes = 0;
         }
         let first = self.incoming.front().map(|first| &first.bytes);
-        let has_arrived = matches!(first, Some(Bytes::Eager(_) | Bytes::Ready(_)));
+        let has_arrived = matches!(first, Some(Bytes::InBatch(..))) || self.batch.is_some();
         let is_part = matches!(first, Some(Bytes::Receiving(transfer)) if transfer.is_pending());
         // UCX does not order messages, and the stream may be faster than it.
-        let is_announced = self.last.as_ref().is_some_and(|(count, _)| *count > self.opened);
+        let is_announced = self.last.as_ref().is_some_and(|(count, _)| *count > self.taken);
         if !has_arrived && self.quiet.is_over(is_part || is_announced, worker.num_events()) {
             self.is_over = true;
             if let Some(reason) = self.broken.take_if(|_| !self.control.is_closed()) {
@@ -281,98 +325,124 @@ impl<B: Buffer + 'static> Connection<B> {
         (launch, most): (u64, u64),
         destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed> {
-        while self.incoming.len() < MAX_RECEIVES && self.open_next(worker, most)? {}
+        while self.incoming.len() < MAX_INCOMING && self.open_next(worker, most)? {}
         let started = self.start_receives(worker, launch, destination);
         let part = if started { Received::Part } else { Received::Nothing };
         let Some(first) = self.incoming.front_mut().filter(|first| first.frame.launch.launch <= launch) else {
             return Ok(self.receive_last(launch));
         };
-        if let Bytes::Receiving(transfer) = &mut first.bytes {
-            match worker.poll(transfer) {
+        let buffer = match &mut first.bytes {
+            Bytes::Offered(_) => return Ok(part),
+            Bytes::Receiving(transfer) => match worker.poll(transfer) {
                 None => return Ok(part),
                 Some(Err(reason)) => {
                     self.broken.get_or_insert(reason);
                     return Ok(Received::Nothing);
                 }
-                Some(Ok(())) => {}
+                Some(Ok(())) => None,
+            },
+            Bytes::InBatch(batch, range) => {
+                let bytes = &batch[range.clone()];
+                verify(&mut self.hasher, first.digest.take(), bytes, first.number)?;
+                if bytes.is_empty() || write(&first.frame, bytes, destination)? {
+                    None
+                } else {
+                    let Some(mut buffer) = destination.buffer(bytes.len() as u64) else { return Ok(part) };
+                    buffer.as_mut()[..bytes.len()].copy_from_slice(bytes);
+                    Some(buffer)
+                }
             }
-        } else if !matches!(first.bytes, Bytes::Ready(_)) {
-            return Ok(part);
-        }
-        let Some(Incoming { frame, digest, bytes }) = self.incoming.pop_front() else { return Ok(Received::Nothing) };
-        self.consumed += 1;
-        let buffer = match bytes {
-            Bytes::Receiving(transfer) => transfer.into_memory(),
-            Bytes::Ready(buffer) => buffer,
-            Bytes::Eager(_) | Bytes::Offered(_) => None,
         };
-        if let Some(digest) = digest {
-            self.hasher.update(buffer.as_ref().map_or(&[][..], |buffer| &buffer.as_ref()[..frame.len() as usize]));
-            if self.hasher.finish() != digest {
-                return Err(Malformed::Unauthenticated { number: self.consumed });
-            }
-        }
+        let Some(first) = self.incoming.pop_front() else { return Ok(Received::Nothing) };
+        let buffer = match first.bytes {
+            Bytes::Receiving(transfer) => transfer.into_memory(),
+            Bytes::InBatch(..) | Bytes::Offered(_) => buffer,
+        };
+        let bytes = buffer.as_ref().map_or(&[][..], |buffer| &buffer.as_ref()[..first.frame.len() as usize]);
+        verify(&mut self.hasher, first.digest, bytes, first.number)?;
+        self.consumed += u64::from(first.is_last);
         if self.consumed - self.reported >= WINDOW / 4 {
             self.reported = self.consumed;
             self.control.send(&Record::Consumed(self.consumed));
         }
-        Ok(Received::Message(frame, buffer))
+        Ok(Received::Message(first.frame, buffer))
     }
 
     /// Reads the frame of the next message, if it has arrived, and returns whether it has.
     fn open_next(&mut self, worker: &Worker, most: u64) -> Result<bool, Malformed> {
-        let number = self.opened + 1;
+        if let Some((batch, at)) = self.batch.take() {
+            return self.open_in_batch(batch, at, most);
+        }
         if worker.is_invalid(&self.tokens[1]) {
+            let number = self.opened + 1;
             return Err(self.keys.as_ref().map_or(Malformed::Frame([0; 7]), |_| Malformed::Unauthenticated { number }));
         }
         let Some(arrived) = worker.take(&self.tokens[1]) else { return Ok(false) };
         self.quiet.restart();
-        self.opened = number;
-        let (bytes, seal) = arrived.prefix.split_first_chunk().unwrap_or((&[0; _], &[]));
-        let digest = match &mut self.keys {
-            Some(StreamKeys { receive, .. }) => {
-                let opened = seal.first_chunk().and_then(|seal| receive.open(bytes, seal));
-                Some(opened.ok_or(Malformed::Unauthenticated { number })?)
+        self.taken += 1;
+        match arrived {
+            Arrived::Batch(batch) => self.open_in_batch(Arc::new(batch), 0, most),
+            Arrived::Offer(prefix, descriptor, len) => {
+                let (frame, digest) = self.open(&prefix, most)?;
+                if len as u64 != frame.len() {
+                    return Err(self.other_length(len, frame.len()));
+                }
+                let (number, bytes) = (self.opened, Bytes::Offered(Some(descriptor)));
+                self.incoming.push_back(Incoming { frame, number, digest, bytes, is_last: true });
+                Ok(true)
             }
-            None => None,
-        };
-        let frame = Frame::decode(bytes, most)?;
-        let (len, bytes) = match arrived.content {
-            Content::Eager(bytes) => (bytes.len(), Bytes::Eager(bytes)),
-            Content::Rendezvous(descriptor, len) => (len, Bytes::Offered(Some(descriptor))),
-        };
-        if len as u64 != frame.len() {
-            return Err(match digest {
-                Some(_) => Malformed::Unauthenticated { number },
-                None => Malformed::TooLong { len: len as u64, most: frame.len() },
-            });
         }
-        self.incoming.push_back(Incoming { frame, digest, bytes });
+    }
+
+    /// Reads the frame of the message that begins at a byte of a batch.
+    fn open_in_batch(&mut self, batch: Arc<Vec<u8>>, at: usize, most: u64) -> Result<bool, Malformed> {
+        let begin = at + self.prefix_bytes();
+        let Some(prefix) = batch.get(at..begin) else { return Err(self.other_length(begin, batch.len() as u64)) };
+        let (frame, digest) = self.open(prefix, most)?;
+        let end = begin + frame.len() as usize;
+        if end > batch.len() {
+            return Err(self.other_length(end, batch.len() as u64));
+        }
+        let (number, bytes, is_last) =
+            (self.opened, Bytes::InBatch(Arc::clone(&batch), begin..end), end == batch.len());
+        self.incoming.push_back(Incoming { frame, number, digest, bytes, is_last });
+        self.batch = (!is_last).then_some((batch, end));
         Ok(true)
     }
 
-    /// Provides messages with buffers, in their order, and returns whether there were any without.
+    /// Verifies and reads a frame, which has at most `most` bytes.
+    fn open(&mut self, prefix: &[u8], most: u64) -> Result<(Frame, Option<Digest>), Malformed> {
+        self.opened += 1;
+        let (bytes, seal) = prefix.split_first_chunk().unwrap_or((&[0; _], &[]));
+        let digest = match &mut self.keys {
+            Some(StreamKeys { receive, .. }) => {
+                let opened = seal.first_chunk().and_then(|seal| receive.open(bytes, seal));
+                Some(opened.ok_or(Malformed::Unauthenticated { number: self.opened })?)
+            }
+            None => None,
+        };
+        Ok((Frame::decode(bytes, most)?, digest))
+    }
+
+    /// Returns the error of a message that has another length than its frame states.
+    fn other_length(&self, len: usize, most: u64) -> Malformed {
+        match self.keys {
+            Some(_) => Malformed::Unauthenticated { number: self.opened },
+            None => Malformed::TooLong { len: len as u64, most },
+        }
+    }
+
+    /// Provides offered messages with buffers, in their order, and returns whether there were any without.
     fn start_receives(&mut self, worker: &Worker, launch: u64, destination: &mut dyn Destination<B>) -> bool {
         let mut started = false;
         for Incoming { frame, bytes, .. } in &mut self.incoming {
             if frame.launch.launch > launch {
                 break;
             }
-            let len = frame.len() as usize;
-            *bytes = match bytes {
-                Bytes::Receiving(_) | Bytes::Ready(_) => continue,
-                Bytes::Eager(_) | Bytes::Offered(_) if len == 0 => Bytes::Ready(None),
-                Bytes::Eager(from) => {
-                    let Some(mut buffer) = destination.buffer(len as u64) else { break };
-                    buffer.as_mut()[..len].copy_from_slice(from);
-                    Bytes::Ready(Some(buffer))
-                }
-                Bytes::Offered(descriptor) => {
-                    let Some(buffer) = destination.buffer(len as u64) else { break };
-                    let Some(descriptor) = descriptor.take() else { break };
-                    Bytes::Receiving(worker.receive(descriptor, len, buffer))
-                }
-            };
+            let Bytes::Offered(descriptor) = bytes else { continue };
+            let Some(buffer) = destination.buffer(frame.len()) else { break };
+            let Some(descriptor) = descriptor.take() else { break };
+            *bytes = Bytes::Receiving(worker.receive(descriptor, frame.len() as usize, buffer));
             started = true;
         }
         started
@@ -432,6 +502,44 @@ impl<B: Buffer + 'static> Connection<B> {
         worker.forget(&self.tokens[1]);
         worker.close(&mut self.endpoint);
     }
+}
+
+/// Returns a frame and its seal, which is zero without keys.
+fn seal(keys: &mut Option<StreamKeys>, frame: &Frame, bytes: &[u8]) -> [u8; PREFIX_BYTES] {
+    let (frame, mut prefix) = (frame.encode(), [0; PREFIX_BYTES]);
+    prefix[..FRAME_BYTES].copy_from_slice(&frame);
+    if let Some(keys) = keys {
+        prefix[FRAME_BYTES..].copy_from_slice(&keys.send.seal(&frame, &digest(bytes)));
+    }
+    prefix
+}
+
+/// Compares the bytes of a message with their digest, if there is one.
+fn verify(hasher: &mut BodyHasher, digest: Option<Digest>, bytes: &[u8], number: u64) -> Result<(), Malformed> {
+    let Some(digest) = digest else { return Ok(()) };
+    hasher.update(bytes);
+    if hasher.finish() == digest { Ok(()) } else { Err(Malformed::Unauthenticated { number }) }
+}
+
+/// Writes the bytes of a put into memory of the destination, and returns whether it has any.
+///
+/// # Errors
+/// [`Malformed::TooLong`] if the destination has no memory for the last bytes.
+fn write<B>(put: &Frame, bytes: &[u8], destination: &mut dyn Destination<B>) -> Result<bool, Malformed> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let memory = destination.memory(put, done as u64).filter(|memory| memory.len() > 0);
+        let Some(memory) = memory else {
+            return match done as u64 {
+                0 => Ok(false),
+                most => Err(Malformed::TooLong { len: bytes.len() as u64, most }),
+            };
+        };
+        let n = memory.len().min(bytes.len() - done);
+        memory.write(&bytes[done..done + n]);
+        done += n;
+    }
+    Ok(true)
 }
 
 #[cfg(test)]

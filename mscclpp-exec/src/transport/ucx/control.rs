@@ -25,9 +25,9 @@ pub(super) enum Record {
     Tcp,
     /// How the sender would use UCX for this pair.
     Vote(Vote),
-    /// Number of messages that the sender has consumed.
+    /// Number of active messages that the sender has consumed.
     Consumed(u64),
-    /// The last message, a frame, and the number of messages before it.
+    /// The last message, a frame, and the number of active messages before it.
     Last(u64, [u8; FRAME_BYTES]),
 }
 

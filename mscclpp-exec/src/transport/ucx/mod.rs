@@ -43,6 +43,8 @@ pub(crate) struct Ucx<B: Buffer + 'static> {
     links: BTreeMap<u32, Link<B>>,
     tcp: Tcp<B>,
     is_required: bool,
+    /// Whether UCX has worked since there was last nothing to receive. Over sockets, its work is at least a call of the system.
+    has_worked: bool,
     /// Dropped last. `None` where there is no UCX and it is not required.
     progress: Option<Progress>,
 }
@@ -68,13 +70,13 @@ impl<B: Buffer + 'static> Ucx<B> {
             }
             Ok(progress) => Some(progress),
         };
-        Ok(Self { links: BTreeMap::new(), tcp: Tcp::new(), is_required, progress })
+        Ok(Self { links: BTreeMap::new(), tcp: Tcp::new(), is_required, has_worked: false, progress })
     }
 
     /// Returns an engine that has no UCX.
     #[cfg(test)]
     pub(crate) fn without_library() -> Self {
-        Self { links: BTreeMap::new(), tcp: Tcp::new(), is_required: false, progress: None }
+        Self { links: BTreeMap::new(), tcp: Tcp::new(), is_required: false, has_worked: false, progress: None }
     }
 
     /// Continues to open a connection.
@@ -177,12 +179,14 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
         openings.into_iter().for_each(|peer| self.advance(peer));
         let mut progress = self.tcp.progress();
         if let Some(worker) = worker_of(&self.progress) {
-            worker.progress();
+            // What waits is sent first: a look for what has arrived takes as long as a short message over sockets.
             for link in self.links.values_mut() {
                 if let Link::Ucx(connection) = link {
                     progress |= connection.send(&worker);
                 }
             }
+            worker.progress();
+            self.has_worked = true;
         }
         progress
     }
@@ -198,6 +202,10 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
         match (self.links.get_mut(&peer), worker) {
             (Some(Link::Opening(opening)), _) => opening.malformed().map_or(Ok(Received::Nothing), Err),
             (Some(Link::Ucx(connection)), Some(worker)) => {
+                let received = connection.receive(&worker, (launch, MAX_PUT_BYTES), destination)?;
+                if !matches!(received, Received::Nothing) || std::mem::take(&mut self.has_worked) {
+                    return Ok(received);
+                }
                 worker.progress();
                 connection.receive(&worker, (launch, MAX_PUT_BYTES), destination)
             }

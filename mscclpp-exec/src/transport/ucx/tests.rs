@@ -2,10 +2,9 @@
 
 use mscclpp_bootstrap::{StreamKeys, digest};
 
-use super::worker::{HEADER_BYTES, PREFIX_BYTES, WINDOW};
+use super::worker::{HEADER_BYTES, MAX_EAGER_BYTES, OFFER_BYTES, Source, WINDOW};
 use super::*;
 use crate::transport::RemoteAddress;
-use crate::transport::frame::FRAME_BYTES;
 use crate::transport::tests::streams;
 
 /// Returns the engines of ranks 0 and 1, which have received a signal from each other.
@@ -46,7 +45,9 @@ fn ucx_receiver_keeps_a_bounded_number_of_messages() {
     let [mut zero, mut one] = pair([None, None]);
     const MESSAGES: u64 = 3 * WINDOW;
     for _ in 0..MESSAGES {
-        zero.signal(1, id(), Signal::Call);
+        // Each of them fills a batch.
+        let source = Some(vec![0; MAX_EAGER_BYTES]);
+        zero.put(1, id(), RemoteAddress { key: 1, offset: 0 }, MAX_EAGER_BYTES as u64, source);
     }
     // The receiver lets UCX work, and asks for no message.
     for _ in 0..10_000 {
@@ -59,6 +60,42 @@ fn ucx_receiver_keeps_a_bounded_number_of_messages() {
     while received < MESSAGES {
         zero.progress();
         received += u64::from(matches!(receive(&mut one, 0), Ok(Received::Message(..))));
+    }
+}
+
+/// Returns the header of an active message, with zeros for a frame.
+fn header(token: &Token, number: u64) -> [u8; OFFER_BYTES] {
+    let mut header = [0; OFFER_BYTES];
+    header[..HEADER_BYTES].copy_from_slice(&[&token[..], &number.to_le_bytes()].concat());
+    header
+}
+
+/// A batch that ends within a message, or has a long one.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_batch_with_part_of_a_message_ends_the_connection() {
+    let signal = Frame { launch: id(), kind: FrameKind::Signal(Signal::Call) }.encode();
+    let put =
+        |len| Frame { launch: id(), kind: FrameKind::Put { to: RemoteAddress { key: 1, offset: 0 }, len } }.encode();
+    for (rest, expected) in [
+        (vec![0; 3], Malformed::TooLong { len: 112, most: 59 }),
+        (put(5).to_vec(), Malformed::TooLong { len: 117, most: 112 }),
+        (put(u64::MAX).to_vec(), Malformed::TooLong { len: u64::MAX, most: MAX_PUT_BYTES }),
+    ] {
+        let [mut zero, mut one] = pair([None, None]);
+        let (worker, sender) = connection(&mut zero, 1);
+        let batch = Source::<Vec<u8>>::Batch([&signal[..], &rest].concat());
+        let _transfer = worker.send(sender.endpoint(), header(&sender.token(), 2), batch);
+        drop(worker);
+        let malformed = loop {
+            zero.progress();
+            match receive(&mut one, 0) {
+                Ok(Received::Message(frame, _)) => panic!("{frame:?}"),
+                Ok(_) => {}
+                Err(malformed) => break malformed,
+            }
+        };
+        assert_eq!(malformed, expected);
     }
 }
 
@@ -79,14 +116,15 @@ fn ucx_messages_that_fail_authentication_are_not_delivered() {
                 keys.send.seal(&frame, &digest(&sealed));
             }
             let seal = keys.send.seal(&frame, &digest(&sealed));
-            let mut header = [0; HEADER_BYTES];
             // The second message.
-            let (prefix, rest) = header.split_at_mut(HEADER_BYTES - PREFIX_BYTES);
-            prefix.copy_from_slice(&[&sender.token()[..], &2_u64.to_le_bytes()].concat());
-            rest[..FRAME_BYTES].copy_from_slice(&frame);
-            rest[FRAME_BYTES..].copy_from_slice(&seal);
-            let sent = (bytes.len(), len < 1000);
-            let _transfer = worker.send(sender.endpoint(), header, Some(bytes), sent);
+            let prefix = [&frame[..], &seal].concat();
+            let mut header = header(&sender.token(), 2);
+            header[HEADER_BYTES..].copy_from_slice(&prefix);
+            let source = match bytes.len() {
+                len if len > MAX_EAGER_BYTES => Source::Offer(bytes, len),
+                _ => Source::Batch([prefix, bytes].concat()),
+            };
+            let _transfer = worker.send(sender.endpoint(), header, source);
             drop(worker);
             let malformed = loop {
                 zero.progress();
@@ -107,9 +145,9 @@ fn ucx_messages_that_fail_authentication_are_not_delivered() {
 #[ignore = "needs UCX, see scripts/ucx.sh"]
 fn ucx_messages_of_no_connection_are_dropped() {
     let [mut zero, mut one] = pair([None, None]);
-    for (len, eager) in [(0, true), (100, true), (100_000, false)] {
+    for source in [Source::Batch(vec![]), Source::Batch(vec![0; 100]), Source::Offer(vec![0; 100_000], 100_000)] {
         let (worker, sender) = connection(&mut zero, 1);
-        let mut transfer = worker.send(sender.endpoint(), [0; HEADER_BYTES], Some(vec![0; len]), (len, eager));
+        let mut transfer = worker.send(sender.endpoint(), [0; OFFER_BYTES], source);
         while worker.poll(&mut transfer).is_none() {
             worker.progress();
             assert!(matches!(receive(&mut one, 0), Ok(Received::Nothing)));
@@ -125,17 +163,15 @@ fn ucx_messages_of_no_connection_are_dropped() {
     assert_eq!(frame.kind, FrameKind::Signal(Signal::End));
 }
 
-/// Messages that no peer sends are not kept: repeated, far ahead, or long without the receiver's request.
+/// Messages that no peer sends are not kept: repeated, far ahead, without a frame, or long without the receiver's request.
 #[test]
 #[ignore = "needs UCX, see scripts/ucx.sh"]
 fn ucx_messages_outside_of_the_window_end_the_connection() {
-    for (number, len) in [(1, 0), (2 + WINDOW, 0), (0, 0), (2, 50_000)] {
+    for (number, len) in [(1, 100), (2 + WINDOW, 100), (0, 100), (2, 0), (2, 50_000)] {
         let [mut zero, mut one] = pair([None, None]);
         let (worker, sender) = connection(&mut zero, 1);
-        let mut header = [0; HEADER_BYTES];
-        let prefix = [&sender.token()[..], &u64::to_le_bytes(number)].concat();
-        header[..prefix.len()].copy_from_slice(&prefix);
-        let _transfer = worker.send(sender.endpoint(), header, Some(vec![0; len]), (len, true));
+        let _transfer =
+            worker.send(sender.endpoint(), header(&sender.token(), number), Source::<Vec<u8>>::Batch(vec![0; len]));
         drop(worker);
         loop {
             zero.progress();

@@ -28,15 +28,19 @@ use crate::transport::Buffer;
 /// Identifies a connection in messages. Only the peer knows it.
 pub(super) type Token = [u8; 16];
 
-/// Number of bytes of a message's header: token, number, and the prefix of the connection.
-pub(super) const HEADER_BYTES: usize = size_of::<Token>() + 8 + PREFIX_BYTES;
+/// Number of bytes of an active message's header: token and number. The header of an offer has a frame and its seal in addition.
+pub(super) const HEADER_BYTES: usize = size_of::<Token>() + 8;
 /// Number of bytes for the frame and its seal.
 pub(super) const PREFIX_BYTES: usize = crate::transport::frame::FRAME_BYTES + mscclpp_bootstrap::SEAL_BYTES;
+/// Number of bytes of the header of an offer.
+pub(super) const OFFER_BYTES: usize = HEADER_BYTES + PREFIX_BYTES;
 
-/// Maximum number of bytes of a message that is sent before the receiver asks for it.
+/// Maximum number of bytes of a put that is sent before the receiver asks for it.
 pub(super) const MAX_EAGER_BYTES: usize = 8 << 10;
+/// Maximum number of bytes of a batch: the longest put that is sent so, and the signals that follow it.
+pub(super) const MAX_BATCH_BYTES: usize = MAX_EAGER_BYTES + 8 * PREFIX_BYTES;
 
-/// Maximum number of messages that are sent and not consumed.
+/// Maximum number of active messages that are sent and not consumed.
 pub(super) const WINDOW: u64 = 256;
 
 /// Identifies the active messages of the engine among those of a worker.
@@ -45,18 +49,12 @@ const AM_ID: c_uint = 1;
 /// Maximum duration of the destructor's wait for UCX to send what is on its way, and to end what it has begun.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A message that has arrived.
-pub(super) struct Arrived {
-    pub(super) prefix: [u8; PREFIX_BYTES],
-    pub(super) content: Content,
-}
-
-/// Bytes of a message.
-pub(super) enum Content {
-    /// All of them.
-    Eager(Vec<u8>),
-    /// How to receive them, and how many there are.
-    Rendezvous(Descriptor, usize),
+/// An active message that has arrived.
+pub(super) enum Arrived {
+    /// Messages with their bytes, one after the other.
+    Batch(Vec<u8>),
+    /// A frame and its seal, and how to receive the bytes, of which there are as many.
+    Offer([u8; PREFIX_BYTES], Descriptor, usize),
 }
 
 /// `data_desc` of a rendezvous.
@@ -69,7 +67,7 @@ unsafe impl Send for Descriptor {}
 #[derive(Default)]
 struct Inbox(RefCell<BTreeMap<Token, Messages>>);
 
-/// Messages of a connection that were not taken, by their number.
+/// Active messages of a connection that were not taken, by their number.
 #[derive(Default)]
 struct Messages {
     arrived: BTreeMap<u64, Arrived>,
@@ -129,10 +127,27 @@ pub(super) struct Transfer<T: Send + 'static> {
 // SAFETY: as for the worker, in whose engine the transfer is.
 unsafe impl<T: Send> Send for Transfer<T> {}
 
-/// Header and source of a message.
+/// Header and source of an active message.
 pub(super) struct Outgoing<B> {
-    header: [u8; HEADER_BYTES],
-    source: Option<B>,
+    header: [u8; OFFER_BYTES],
+    source: Source<B>,
+}
+
+/// Bytes of an active message.
+pub(super) enum Source<B> {
+    /// Messages, which are sent at once.
+    Batch(Vec<u8>),
+    /// The first bytes of a buffer, which the receiver asks for.
+    Offer(B, usize),
+}
+
+impl<B: Buffer> Source<B> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Batch(bytes) => bytes,
+            Self::Offer(buffer, len) => &buffer.as_ref()[..*len],
+        }
+    }
 }
 
 /// Receives an active message. UCX calls it within `ucp_worker_progress`.
@@ -144,35 +159,40 @@ extern "C" fn receive(
     length: usize,
     param: *const AmRecvParam,
 ) -> Status {
-    if header_length != HEADER_BYTES {
+    if ![HEADER_BYTES, OFFER_BYTES].contains(&header_length) {
         return OK;
     }
-    // SAFETY: `arg` is the worker's inbox, which exists as long as the worker does; UCX passes a header of this length.
-    let (inbox, header) = unsafe { (&*arg.cast::<Inbox>(), &*header.cast::<[u8; HEADER_BYTES]>()) };
+    // SAFETY: `arg` is the worker's inbox, which exists as long as the worker does.
+    let inbox = unsafe { &*arg.cast::<Inbox>() };
+    // SAFETY: UCX passes a header of this length.
+    let header = unsafe { std::slice::from_raw_parts(header.cast::<u8>(), header_length) };
     // SAFETY: UCX passes valid parameters.
     let is_rendezvous = unsafe { (*param).recv_attr } & AM_RECV_RNDV != 0;
     let (token, rest) = header.split_first_chunk().unwrap_or((&[0; _], &[]));
-    let (number, rest) = rest.split_first_chunk().unwrap_or((&[0; _], &[]));
-    let mut prefix = [0; PREFIX_BYTES];
-    prefix.copy_from_slice(rest);
+    let (number, prefix) = rest.split_first_chunk().unwrap_or((&[0; _], &[]));
     // Not borrowed by anyone who calls UCX; a message of no connection is dropped.
     let Ok(mut messages) = inbox.0.try_borrow_mut() else { return OK };
     let Some(messages) = messages.get_mut(token) else { return OK };
     let number = u64::from_le_bytes(*number);
     let is_next =
         (1..=WINDOW).contains(&number.wrapping_sub(messages.taken)) && !messages.arrived.contains_key(&number);
-    if !is_next || is_rendezvous != (length > MAX_EAGER_BYTES) {
-        // Kept neither here nor by UCX, so that no sender can exhaust the memory.
+    // What is not expected is kept neither here nor by UCX, so that no sender can exhaust the memory.
+    let arrived = match prefix.try_into() {
+        _ if !is_next => None,
+        Ok(prefix) if is_rendezvous && length > MAX_EAGER_BYTES => {
+            Some(Arrived::Offer(prefix, Descriptor(data), length))
+        }
+        Err(_) if !is_rendezvous && (1..=MAX_BATCH_BYTES).contains(&length) => {
+            // SAFETY: UCX passes data of this length.
+            Some(Arrived::Batch(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) }.to_vec()))
+        }
+        _ => None,
+    };
+    let Some(arrived) = arrived else {
         messages.is_invalid = true;
         return OK;
-    }
-    let content = match is_rendezvous {
-        true => Content::Rendezvous(Descriptor(data), length),
-        false if length == 0 => Content::Eager(Vec::new()),
-        // SAFETY: UCX passes data of this length.
-        false => Content::Eager(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) }.to_vec()),
     };
-    messages.arrived.insert(number, Arrived { prefix, content });
+    messages.arrived.insert(number, arrived);
     if is_rendezvous { IN_PROGRESS } else { OK }
 }
 
@@ -267,7 +287,7 @@ impl Worker {
         self.inbox.0.borrow_mut().insert(token, Messages::default());
     }
 
-    /// Takes the next message of a connection, if it has arrived.
+    /// Takes the next active message of a connection, if it has arrived.
     pub(super) fn take(&self, token: &Token) -> Option<Arrived> {
         let mut inbox = self.inbox.0.borrow_mut();
         let messages = inbox.get_mut(token)?;
@@ -285,7 +305,7 @@ impl Worker {
     pub(super) fn forget(&self, token: &Token) {
         let messages = self.inbox.0.borrow_mut().remove(token);
         for (_, arrived) in messages.into_iter().flat_map(|messages| messages.arrived) {
-            if let Content::Rendezvous(descriptor, _) = arrived.content {
+            if let Arrived::Offer(_, descriptor, _) = arrived {
                 self.release(descriptor);
             }
         }
@@ -365,21 +385,22 @@ impl Worker {
         format!("{}: {transports}", self.library.identity())
     }
 
-    /// Sends a message: a header, and the first `len` bytes of a source. `eager`: whether UCX sends them at once, or the
-    /// receiver asks for them.
+    /// Sends an active message: a header, of which only the first part is used for a batch, and a source.
     pub(super) fn send<B: Buffer + 'static>(
         &self,
         endpoint: &Endpoint,
-        header: [u8; HEADER_BYTES],
-        source: Option<B>,
-        (len, eager): (usize, bool),
+        header: [u8; OFFER_BYTES],
+        source: Source<B>,
     ) -> Transfer<Outgoing<B>> {
         let memory = Box::into_raw(Box::new(Outgoing { header, source }));
         // SAFETY: the pointer is from `Box::into_raw`, and only this function has it so far.
         let source = unsafe { &(*memory).source };
-        let bytes = source.as_ref().map_or(&[][..], |source| &source.as_ref()[..len]);
-        let (bytes, len) = (bytes.as_ptr(), bytes.len());
-        let param = param(if eager { AM_SEND_EAGER } else { AM_SEND_RNDV });
+        let (flag, header_bytes) = match source {
+            Source::Batch(_) => (AM_SEND_EAGER, HEADER_BYTES),
+            Source::Offer(..) => (AM_SEND_RNDV, OFFER_BYTES),
+        };
+        let (bytes, len) = (source.bytes().as_ptr(), source.bytes().len());
+        let param = param(flag);
         let pointer = match endpoint.is_closed {
             true => LOST,
             // SAFETY: the endpoint is valid. Header and source stay where they are, and are not changed, until the request is
@@ -387,7 +408,7 @@ impl Worker {
             false => unsafe {
                 let header = (&raw const (*memory).header).cast();
                 let send = self.library.functions.ucp_am_send_nbx;
-                send(endpoint.handle, AM_ID, header, HEADER_BYTES, bytes.cast(), len, &param)
+                send(endpoint.handle, AM_ID, header, header_bytes, bytes.cast(), len, &param)
             },
         };
         self.transfer(pointer, memory)
