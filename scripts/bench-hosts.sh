@@ -69,7 +69,7 @@ ours() {
     local node host=(a b) pids=() pid options=(-b "$begin" -e "$end" -f "$factor" --json)
     [ -z "$iterations" ] || options+=(-n "$iterations" -w 2)
     for node in 1 0; do
-        MSCCLPP_TRANSPORT=$1 MSCCLPP_HOST_ID=${host[node]} on "${host[node]}" "$program" launch -n "$per" --nodes 2 \
+        UCX_TLS=tcp,self MSCCLPP_TRANSPORT=$1 MSCCLPP_HOST_ID=${host[node]} on "${host[node]}" "$program" launch -n "$per" --nodes 2 \
             --node "$node" --address "10.77.0.1:$PORT" --no-prefix -- "$program" bench "$2" "${options[@]}" \
             >"$work/json.$node" 2>"$work/log.$node" &
         pids+=($!)
