@@ -8,7 +8,7 @@ use super::*;
 use crate::process::{Pool, PooledBuffer};
 
 /// Variable by which the second process has the port of the first one.
-const PORT_VARIABLE: &str = "MSCCLPP_TEST_PORT";
+const PORT_VARIABLE: &str = "BANDWIDTH_TEST_PORT";
 
 /// Sizes of messages, the number of messages of a measurement, and whether each is answered before the next one.
 const MEASUREMENTS: [(u64, u64, bool); 6] = [
