@@ -15,16 +15,19 @@ impl Communicator {
     /// # Errors
     /// Those of `synchronize`.
     pub fn check(&self) -> Result<(), Error> {
-        // All pending launches are aborted before one of them is waited for: they may follow one another on a stream.
         let watched = self.watch().and(self.watch_transfers());
         let own = match self.try_calls() {
             Ok(mut calls) => calls.devices.connection.as_mut().map_or(Ok(()), |connection| connection.poll()),
             Err(Error::Busy) => Ok(()),
             Err(error) => Err(error),
         };
-        // Launches of transfers end as well.
         let of_pairs = self.each_pair(Self::check);
-        own.and(watched).and(of_pairs)
+        let checked = own.and(watched).and(of_pairs);
+        if checked.is_err() {
+            // A failure may have become known when some were checked already: their launches must end as well.
+            let _ = self.watch().and(self.watch_transfers());
+        }
+        checked
     }
 
     /// Checks the other ranks, and aborts this rank's pending launches if one of them has failed, except while another thread is in a
@@ -96,9 +99,10 @@ impl Connection {
         (staging + self.executor.scratch_bytes(), self.allocated_bytes())
     }
 
-    /// Checks the launches and the other ranks. The launches of a rank that has failed were aborted before.
+    /// Checks the launches and the other ranks. Waits for launches only that have aborted themselves, and so have begun: what was aborted
+    /// because of another rank may follow launches on the stream that were not.
     fn poll(&mut self) -> Result<(), Error> {
-        if !self.executor.has_aborted() {
+        if self.has_failed || !self.executor.has_aborted() {
             let watched = self.watch();
             if watched.is_err() && self.executor.is_idle() {
                 self.posted.ring.stop();
