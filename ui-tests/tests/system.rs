@@ -30,6 +30,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-exec/src/memory/span/stream.rs", "transfers between memory and sockets"),
     ("mscclpp-exec/src/process", "ranks as processes"),
     ("mscclpp-exec/src/shm", "segments of shared memory"),
+    ("mscclpp-exec/src/transport/tests/bandwidth.rs", "a measurement with a processor for each process"),
     ("mscclpp-exec/src/transport/ucx", "random bytes of the kernel"),
     ("mscclpp-exec/src/system", "what Linux knows of this machine, and advice to it"),
     ("mscclpp-nccl/src/debug.rs", "the name of the host"),

@@ -76,7 +76,7 @@ fn nodes_compute_equal_results_through_ports() {
     }
 }
 
-/// The root of broadcasts between nodes of one rank waits for nobody: it makes all its calls and leaves before a receiver makes its first.
+/// The root of broadcasts between nodes of one rank waits for no other rank: it makes all its calls and leaves before a receiver makes its first.
 fn is_ahead(transport: Executor) {
     const CALLS: usize = 600;
     let algorithm = algorithms::find("broadcast_tree_ports").expect("it is in the library");
