@@ -172,7 +172,7 @@ pub(crate) enum Error {
     #[error("the launcher exited before its rank started")]
     LauncherExited,
     /// Processors on which a rank cannot run.
-    #[error("cannot bind the rank to processors {cpus}: {source}")]
+    #[error("cannot bind the rank to processors {cpus}: {source}; start without --bind")]
     Bind {
         /// The processors.
         cpus: String,

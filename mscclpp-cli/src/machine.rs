@@ -40,13 +40,18 @@ pub(crate) fn adapters(root: &Path) -> Vec<(String, u32)> {
     [of("infiniband"), of("net")].concat()
 }
 
-/// Returns GPUs with a NUMA node, in the order of their PCI addresses.
+/// PCI vendor of CUDA devices. Boards have display controllers of others.
+const VENDOR: &str = "0x10de";
+
+/// Returns CUDA devices with a NUMA node, in the order of their PCI addresses.
 pub(crate) fn gpus(root: &Path) -> Vec<(String, u32)> {
     let devices = root.join("sys/bus/pci/devices");
     let gpu = |name: String| {
         let device = devices.join(&name);
+        let says =
+            |file: &str, begin: &str| fs::read_to_string(device.join(file)).is_ok_and(|it| it.starts_with(begin));
         // Class 03 is display controllers, with 0302 for those without a display.
-        let is_gpu = fs::read_to_string(device.join("class")).is_ok_and(|class| class.starts_with("0x03"));
+        let is_gpu = says("class", "0x03") && says("vendor", VENDOR);
         is_gpu.then(|| Some((format!("GPU {name}"), node(&device)?))).flatten()
     };
     entries(&devices).into_iter().filter_map(gpu).collect()
@@ -94,7 +99,12 @@ pub(crate) mod fixture {
                 machine.write(&format!("sys/class/infiniband/mlx5_{node}/device/numa_node"), &node.to_string());
                 machine.write(&format!("sys/bus/pci/devices/0000:{node}1:00.0/numa_node"), &node.to_string());
                 machine.write(&format!("sys/bus/pci/devices/0000:{node}1:00.0/class"), "0x030200");
+                machine.write(&format!("sys/bus/pci/devices/0000:{node}1:00.0/vendor"), "0x10de");
             }
+            // The display controller of the board.
+            machine.write("sys/bus/pci/devices/0000:00:02.0/numa_node", "0");
+            machine.write("sys/bus/pci/devices/0000:00:02.0/class", "0x030000");
+            machine.write("sys/bus/pci/devices/0000:00:02.0/vendor", "0x1a03");
             machine.write("sys/class/net/eth0/device/numa_node", "-1");
             machine
         }

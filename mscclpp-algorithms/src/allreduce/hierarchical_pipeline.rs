@@ -20,7 +20,10 @@ pub fn allreduce_hierarchical_pipeline(p: &Program) {
     for rank in p.ranks() {
         let (id, local, slots) = (rank.id(), rank.local_id(), scratch[rank.id()]);
         let first = rank.node() * per_node;
-        let memory = rank.memory_channels((1..per_node).map(|step| first + (local + step) % per_node));
+        let neighbors: Vec<_> = (1..per_node).map(|step| first + (local + step) % per_node).collect();
+        // Those on which the first thread block waits, and those of the last one.
+        let memory = rank.memory_channels(&neighbors);
+        let delivered = rank.memory_channels(&neighbors);
         let counterparts: Vec<_> = (1..nodes).map(|step| (id + step * per_node) % ranks).collect();
         let partial = rank.port_channels(&counterparts);
         let total = rank.port_channels(&counterparts);
@@ -86,7 +89,6 @@ pub fn allreduce_hierarchical_pipeline(p: &Program) {
                 }
             }
         });
-        let delivered = rank.memory_channels((1..per_node).map(|step| first + (local + step) % per_node));
         delivered.handshake(2);
         for channel in &partial {
             channel.flush(0);

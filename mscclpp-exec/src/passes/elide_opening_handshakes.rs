@@ -13,8 +13,8 @@
 //! ranks do. The wait orders what follows it after the peer's start, and so after nothing but the peer's earlier launches, as
 //! its block did nothing before the signal. Of these it establishes nothing that does not hold already.
 //!
-//! With several ranks on a node the peer's start may imply that it has finished to read memory of its neighbor, to which a put of this
-//! rank follows.
+//! With several ranks on a node the peer's start may imply that it no longer reads memory of its neighbor, to which a put of this rank
+//! follows.
 //!
 //! *Counters.* Both ends of a channel omit one increment, the first one of each launch.
 //!

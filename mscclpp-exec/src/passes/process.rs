@@ -42,6 +42,7 @@ impl RankSchedule {
     pub(crate) fn new(mut program: ResolvedPlan, rank: u32, nodes: &[u32]) -> Self {
         let is_local = |one: u32, other: u32| nodes.get(one as usize) == nodes.get(other as usize);
         // First, because elided waits would hide what precedes a signal.
+        // Whether every node has one rank.
         match nodes.iter().collect::<BTreeSet<_>>().len() == nodes.len() {
             true => elide_opening_handshakes(&mut program, nodes),
             false => defer_opening_waits(&mut program, nodes),

@@ -76,7 +76,8 @@ fn nodes_compute_equal_results_through_ports() {
     }
 }
 
-/// The root of broadcasts between nodes of one rank waits for no other rank: it makes all its calls and leaves before a receiver makes its first.
+/// The root of broadcasts between nodes of one rank waits for no other rank: it makes all its calls and leaves before a receiver makes
+/// its first one.
 fn is_ahead(transport: Executor) {
     const CALLS: usize = 600;
     let algorithm = algorithms::find("broadcast_tree_ports").expect("it is in the library");
@@ -84,17 +85,27 @@ fn is_ahead(transport: Executor) {
     let mut x = transport.prepare(&plan, Message::of::<f32>(100).any_size()).expect("all are there");
     let mut buffer = vec![0.0_f32; 100];
     transport.barrier().expect("all are there");
+    // Exists when the root has left; named after the port of the job.
+    let port = std::env::var("MASTER_PORT").expect("of the job");
+    let has_left = std::env::temp_dir().join(format!("mscclpp-root-has-left-{port}"));
     let rank = transport.rank();
-    if rank == 1 {
-        std::thread::sleep(Duration::from_millis(500));
-    }
     let started = Instant::now();
+    while rank == 1 && !has_left.exists() {
+        assert!(started.elapsed() < Duration::from_secs(DEADLINE), "the root waits");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     for call in 0..CALLS {
         buffer.fill(if rank == 0 { call as f32 } else { -1.0 });
         x.launch_in_place(&mut buffer).expect("the root has called, or will");
         assert_eq!(buffer, [call as f32; 100], "call {call}");
     }
-    println!("called for {:?}", started.elapsed());
+    drop((x, transport));
+    match rank {
+        0 => drop(File::create(has_left).expect("a file")),
+        1 => std::fs::remove_file(has_left).expect("the root has left"),
+        _ => {}
+    }
+    println!("called");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::window::Window;
 use super::{Comm, lock};
 use crate::abi::Team;
 use crate::device_api::{
-    BarrierHandle, DeviceComm, RESOURCE_UNIT, Requirements, WindowDescriptor, WindowTable, lsa_barrier_bytes,
+    DeviceComm, RESOURCE_UNIT, Requirements, ResourceHandle, WindowDescriptor, WindowTable, lsa_barrier_bytes,
     resource_window,
 };
 use crate::entry::{Failure, Result, check_pointer, write};
@@ -218,7 +218,7 @@ fn create_on_all(comm: &Comm, requirements: &Requirements) -> Result<Created> {
     let mut places = Places::default();
     let mut barrier = |count: u32| {
         let unit = places.add(lsa_barrier_bytes(count, num_ranks), RESOURCE_UNIT)?;
-        Ok::<_, Failure>(BarrierHandle { unit, count })
+        Ok::<_, Failure>(ResourceHandle { unit, count })
     };
     let (lsa_barrier, hybrid_barrier) = (barrier(requirements.lsa_barriers)?, barrier(requirements.hybrid_barriers)?);
     let mut units = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::requirements::BarrierHandle;
+use super::requirements::ResourceHandle;
 use crate::abi::{HEADER, MAGIC};
 use crate::entry::{Failure, Result};
 
@@ -80,9 +80,9 @@ pub(crate) struct DeviceComm {
     pub(crate) multicast_offset: u32,
     /// Where the multicast addresses of windows are counted from, or 0.
     pub(crate) multicast_base: u64,
-    pub(crate) lsa_barrier: BarrierHandle,
+    pub(crate) lsa_barrier: ResourceHandle,
     /// The barrier among ranks of a node that is part of one of all ranks.
-    pub(crate) hybrid_barrier: BarrierHandle,
+    pub(crate) hybrid_barrier: ResourceHandle,
 }
 
 impl DeviceComm {

@@ -6,7 +6,7 @@ mod requirements;
 mod windows;
 
 pub(crate) use self::layout::{DeviceComm, Layout, resource_window};
-pub(crate) use self::requirements::{BarrierHandle, Requirements, lsa_barrier_bytes, write_requirement};
+pub(crate) use self::requirements::{Requirements, ResourceHandle, lsa_barrier_bytes, write_requirement};
 pub(crate) use self::windows::{WindowDescriptor, WindowTable};
 
 /// Unit of the positions of resources in their window.

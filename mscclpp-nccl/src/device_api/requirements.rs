@@ -18,14 +18,14 @@ const MAX_ALIGN: u64 = 2 << 20;
 /// Sizes that are no addresses: a structure that begins with one is not that of a version without size.
 const SIZES: std::ops::Range<u64> = 1..1 << 16;
 
-/// `ncclLsaBarrierHandle`: the first unit of barriers, and their number.
+/// `ncclLsaBarrierHandle` and `ncclLLA2AHandle`: the first unit of a resource, and the number of its barriers or slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BarrierHandle {
+pub(crate) struct ResourceHandle {
     pub(crate) unit: u32,
     pub(crate) count: u32,
 }
 
-impl BarrierHandle {
+impl ResourceHandle {
     pub(super) fn to_bytes(self) -> [u8; 8] {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&self.unit.to_ne_bytes());
@@ -36,7 +36,7 @@ impl BarrierHandle {
 
 /// Returns the number of bytes of barriers among ranks of a node: three words of each, and one of each rank.
 pub(crate) fn lsa_barrier_bytes(count: u32, num_ranks: u32) -> u64 {
-    4 * u64::from(count) * (3 + u64::from(num_ranks))
+    (3 + u64::from(num_ranks)).saturating_mul(4 * u64::from(count))
 }
 
 /// A buffer that a program requires.
@@ -255,11 +255,14 @@ unsafe fn list_teams(first: *const ListedTeam) -> Result<Vec<(Team, usize)>> {
 /// Writes a requirement of a buffer, whose position is to be written to `position`.
 ///
 /// # Errors
-/// An invalid argument for a null or unaligned pointer.
+/// An invalid argument for a null or unaligned pointer, and for more bytes than resources can have.
 ///
 /// # Safety
 /// A pointer that is neither must be valid for writes of `ncclDevResourceRequirements`.
 pub(crate) unsafe fn write_requirement(out: *mut c_void, bytes: u64, align: usize, position: *mut u32) -> Result<()> {
+    if bytes > MAX_BYTES {
+        return Err(Failure::argument(format!("expected a resource of at most {MAX_BYTES} bytes, found {bytes}")));
+    }
     let requirement = ListedResource {
         next: std::ptr::null(),
         bytes: bytes as usize,

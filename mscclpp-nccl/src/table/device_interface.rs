@@ -6,11 +6,11 @@ use super::{Class, Function, functions, loud};
 use crate::abi::{Handle, Team};
 use crate::comm::window::Of;
 use crate::comm::{self, device_comm};
-use crate::device_api::{BarrierHandle, lsa_barrier_bytes, write_requirement};
+use crate::device_api::{ResourceHandle, lsa_barrier_bytes, write_requirement};
 use crate::entry::{self, Failure, Result, check_pointer, write};
 use crate::forward;
 
-/// What to do instead of kernels that communicate by NCCL's device interface.
+/// What to do instead of kernels that communicate by a network or by logical endpoints.
 const NO_NETWORK: &str = "it is for kernels that communicate by a network or by logical endpoints; start the program without the preloaded \
      library, or let ranks of a node communicate by device communicators";
 
@@ -112,10 +112,10 @@ functions! {
     }
     228 Ours ncclLsaBarrierCreateRequirement pncclLsaBarrierCreateRequirement(team: Team, count: c_int, handle: *mut c_void, out: *mut c_void) => {
         let (barriers, ranks) = (number("nBarriers", count)?, number("team.nRanks", team.num_ranks)?);
-        let handle = handle.cast::<BarrierHandle>();
+        let handle = handle.cast::<ResourceHandle>();
         // SAFETY: guaranteed by the caller.
         unsafe {
-            write("outHandle", handle, BarrierHandle { unit: 0, count: barriers })?;
+            write("outHandle", handle, ResourceHandle { unit: 0, count: barriers })?;
             write_requirement(out, lsa_barrier_bytes(barriers, ranks), align_of::<u32>(), &raw mut (*handle).unit)
         }
     }
@@ -138,13 +138,12 @@ functions! {
     }
     228 Ours ncclLLA2ACreateRequirement pncclLLA2ACreateRequirement(blocks: c_int, slots: c_int, handle: *mut c_void, out: *mut c_void) => {
         let (blocks, slots) = (number("nBlocks", blocks)?, number("nSlots", slots)?);
-        // A handle is the first unit and the number of slots.
-        let handle = handle.cast::<BarrierHandle>();
+        let handle = handle.cast::<ResourceHandle>();
         // Each block has an epoch and two sets of slots.
-        let bytes = u64::from(blocks) * (1 + 2 * u64::from(slots)) * SLOT_BYTES;
+        let bytes = (1 + 2 * u64::from(slots)).saturating_mul(u64::from(blocks)).saturating_mul(SLOT_BYTES);
         // SAFETY: guaranteed by the caller.
         unsafe {
-            write("outHandle", handle, BarrierHandle { unit: 0, count: slots })?;
+            write("outHandle", handle, ResourceHandle { unit: 0, count: slots })?;
             write_requirement(out, bytes, SLOT_BYTES as usize, &raw mut (*handle).unit)
         }
     }

@@ -390,6 +390,11 @@ static void wrong_arguments(void) {
   EXPECT_CODE(4, ncclLsaBarrierCreateRequirement, (team_t, int, handle_t*, resource_t*), whole, 1, 0, &entry);
   EXPECT_CODE(4, ncclLLA2ACreateRequirement, (int, int, handle_t*, resource_t*), 1, 1, &handle, 0);
   EXPECT_CODE(4, ncclLLA2ACreateRequirement, (int, int, handle_t*, resource_t*), 1, -1, &handle, &entry);
+  // More bytes than 64-bit numbers have.
+  const int most = 0x7fffffff;
+  EXPECT_CODE(4, ncclLLA2ACreateRequirement, (int, int, handle_t*, resource_t*), most, most, &handle, &entry);
+  const team_t many = {most, 0, 1};
+  EXPECT_CODE(4, ncclLsaBarrierCreateRequirement, (team_t, int, handle_t*, resource_t*), many, most, &handle, &entry);
 }
 
 /// The properties say that there is a device interface.

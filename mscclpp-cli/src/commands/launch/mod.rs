@@ -33,7 +33,11 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         let processors = bind::processors(Path::new("/"), environments.len(), visible.as_deref());
         for (environment, cpus) in environments.iter_mut().zip(processors) {
-            environment.cpus = Some(bind::list(&cpus)).filter(|list| !list.is_empty());
+            if cpus.is_empty() {
+                let text = "--bind: the system does not say which processors this process may use; start without it";
+                return Err(Error::Usage(text.into()));
+            }
+            environment.cpus = Some(bind::list(&cpus));
         }
     }
     let dump_signal = DumpSignal::from_env()

@@ -70,6 +70,18 @@ fn header(token: &Token, number: u64) -> [u8; OFFER_BYTES] {
     header
 }
 
+/// Returns why rank 1 refuses what rank 0 has sent.
+fn refused(zero: &mut Ucx<Vec<u8>>, one: &mut Ucx<Vec<u8>>) -> Malformed {
+    loop {
+        zero.progress();
+        match receive(one, 0) {
+            Ok(Received::Message(frame, _)) => panic!("{frame:?}"),
+            Ok(_) => {}
+            Err(malformed) => return malformed,
+        }
+    }
+}
+
 /// A batch that ends within a message, or has a long one.
 #[test]
 #[ignore = "needs UCX, see scripts/ucx.sh"]
@@ -87,15 +99,7 @@ fn ucx_batch_with_part_of_a_message_ends_the_connection() {
         let batch = Source::<Vec<u8>>::Batch([&signal[..], &rest].concat());
         let _transfer = worker.send(sender.endpoint(), header(&sender.token(), 2), batch);
         drop(worker);
-        let malformed = loop {
-            zero.progress();
-            match receive(&mut one, 0) {
-                Ok(Received::Message(frame, _)) => panic!("{frame:?}"),
-                Ok(_) => {}
-                Err(malformed) => break malformed,
-            }
-        };
-        assert_eq!(malformed, expected);
+        assert_eq!(refused(&mut zero, &mut one), expected);
     }
 }
 
@@ -126,14 +130,7 @@ fn ucx_messages_that_fail_authentication_are_not_delivered() {
             };
             let _transfer = worker.send(sender.endpoint(), header, source);
             drop(worker);
-            let malformed = loop {
-                zero.progress();
-                match receive(&mut one, 0) {
-                    Ok(Received::Message(frame, _)) => panic!("{frame:?}"),
-                    Ok(_) => {}
-                    Err(malformed) => break malformed,
-                }
-            };
+            let malformed = refused(&mut zero, &mut one);
             assert_eq!(malformed, Malformed::Unauthenticated { number: 2 });
             assert_eq!(receive(&mut one, 0).expect_err("no message follows"), malformed);
         }
