@@ -2,8 +2,13 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Processors that a rank may use, as a bit set.
+/// Number of bytes that identify a machine.
+const MACHINE_BYTES: usize = 36;
+
+/// Processors that a rank may use.
 pub(super) struct CpuAffinity {
+    /// Equal for processes of one running kernel, also where `MSCCLPP_HOST_ID` or containers make them several nodes.
+    machine: [u8; MACHINE_BYTES],
     bits: Vec<u8>,
 }
 
@@ -16,17 +21,22 @@ impl CpuAffinity {
                 bits[cpu / 8] |= 1 << (cpu % 8);
             }
         }
-        Self { bits }
+        let boot = std::fs::read("/proc/sys/kernel/random/boot_id");
+        let name = boot.unwrap_or_else(|_| rustix::system::uname().nodename().to_bytes().to_vec());
+        let mut machine = [0; MACHINE_BYTES];
+        machine.iter_mut().zip(name).for_each(|(to, from)| *to = from);
+        Self { machine, bits }
     }
 
-    /// Returns the bit set, to be sent to other ranks.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bits
+    /// Returns what other ranks need of it.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        [&self.machine[..], &self.bits].concat()
     }
 
-    /// Creates the affinity from another rank's bit set; missing bits are not in the set.
+    /// Creates the affinity that another rank has sent; missing bits are not in the set.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
-        Self { bits: bytes.to_vec() }
+        let (machine, bits) = bytes.split_first_chunk().unwrap_or((&[0; _], &[]));
+        Self { machine: *machine, bits: bits.to_vec() }
     }
 
     /// Returns whether this rank shares its processors with more ranks than they can run at once. Only ranks that may
@@ -42,7 +52,8 @@ impl CpuAffinity {
     }
 
     fn is_subset_of(&self, other: &Self) -> bool {
-        self.bits.iter().enumerate().all(|(at, byte)| byte & !other.bits.get(at).copied().unwrap_or(0) == 0)
+        self.machine == other.machine
+            && self.bits.iter().enumerate().all(|(at, byte)| byte & !other.bits.get(at).copied().unwrap_or(0) == 0)
     }
 }
 
@@ -51,7 +62,7 @@ mod tests {
     use super::*;
 
     fn affinity(bits: u8) -> CpuAffinity {
-        CpuAffinity { bits: vec![bits] }
+        CpuAffinity { machine: [1; _], bits: vec![bits] }
     }
 
     #[test]
@@ -64,6 +75,15 @@ mod tests {
     fn ranks_on_one_processor_are_oversubscribed() {
         let all = [affinity(0b01), affinity(0b10), affinity(0b01)];
         assert_eq!(all.each_ref().map(|affinity| affinity.is_oversubscribed(&all)), [true, false, true]);
+    }
+
+    #[test]
+    fn ranks_of_other_machines_do_not_count() {
+        let mut all = [affinity(1), affinity(1)];
+        all[1].machine = [2; _];
+        assert!(!all[0].is_oversubscribed(&all));
+        let all = [CpuAffinity::current(), CpuAffinity::from_bytes(&CpuAffinity::current().to_bytes())];
+        assert!(all[0].is_subset_of(&all[1]));
     }
 
     #[test]

@@ -44,13 +44,13 @@ impl Session {
         let own_local_rank = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
         let listener = LocalListener::open().map_err(|error| fail(error, &locals, &bootstrap))?;
         let affinity = CpuAffinity::current();
-        let all = bootstrap.all_gather(&[listener.key().as_slice(), affinity.bytes()].concat())?;
-        let key = |peer: &u32| -> Result<([u8; 32], CpuAffinity), Error> {
-            let key = all.get(*peer as usize).and_then(|sent| sent.split_first_chunk());
-            let key = key.map(|(key, affinity)| (*key, CpuAffinity::from_bytes(affinity)));
-            key.ok_or_else(|| Error::RankLost { peer: *peer, reason: "it sent no local address".into() })
+        let all = bootstrap.all_gather(&[listener.key().as_slice(), &affinity.to_bytes()].concat())?;
+        let read = |(peer, sent): (u32, &Vec<u8>)| -> Result<([u8; 32], CpuAffinity), Error> {
+            let sent = sent.split_first_chunk().map(|(key, affinity)| (*key, CpuAffinity::from_bytes(affinity)));
+            sent.ok_or_else(|| Error::RankLost { peer, reason: "it sent no local address".into() })
         };
-        let (keys, affinities): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
+        let (keys, affinities): (Vec<_>, Vec<_>) = (0..).zip(&all).map(read).collect::<Result<_, _>>()?;
+        let keys: Vec<_> = locals.iter().map(|&peer| keys[peer as usize]).collect();
         let mut timeout = ActiveTimeout::new(options.timeout);
         let name = |local_rank: usize| bootstrap.member(locals[local_rank]).to_string();
         let mesh = listener.connect(own_local_rank, &keys, name, &mut timeout);
