@@ -1,7 +1,10 @@
 //! Arguments of `mscclpp bench`.
 
 use clap::Args;
+use std::time::Duration;
+
 use mscclpp_exec::select::Config;
+use mscclpp_exec::tune::MeasureOptions;
 
 use super::RootedArgs;
 use super::backend::Backend;
@@ -47,7 +50,8 @@ pub(crate) struct BenchArgs {
     /// Factor from each size to the next
     #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..))]
     pub(crate) factor: u64,
-    /// Timed calls per size [default: 30 of large messages, up to 4000 of small ones]
+    /// Timed calls per size [default: 30 of large messages, up to 4000 of small ones; between nodes, at most as many as begin
+    /// within 4 s, and at least 10]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: Option<u32>,
     /// Calls before the timed ones [default: a tenth of them, and 2]
@@ -88,4 +92,16 @@ pub(crate) struct BenchArgs {
     /// Print one JSON object per size
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl BenchArgs {
+    /// Returns how calls of `bytes` bytes are measured. A given number of calls is made however long they take.
+    pub(crate) fn measuring(&self, bytes: u64) -> MeasureOptions {
+        let usual = MeasureOptions::for_bytes(bytes);
+        let options = match self.iters {
+            Some(iterations) => usual.iterations(iterations).warmup(iterations / 10 + 2).max_time(Duration::MAX),
+            None => usual,
+        };
+        options.warmup(self.warmup.unwrap_or(options.warmup)).check(self.check)
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::types::ReduceOp;
 
-use super::options::{MeasureOptions, Measurement, median, read_all};
+use super::options::{MIN_TIMED_CALLS, MeasureOptions, Measurement, median, read_all};
 use crate::communicator::Communicator;
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
@@ -88,13 +88,20 @@ pub fn measure_call(
     let spans_nodes = comm.request_of(CollectiveKind::AllReduce, DataType::U8, 1).num_nodes() != 1;
     let mut wrong = None;
     let mut times = Vec::new();
+    let started = Instant::now();
     for nth in 0..u64::from(measuring.warmup) + u64::from(measuring.iterations) {
         call.fill(nth);
         if spans_nodes {
             // A barrier of several nodes goes through the control plane, which ranks leave at times that differ by more than a small
             // call takes. No rank completes an all-reduce before all have begun it; after the second they are closer together.
             comm.all_reduce_in_place(&mut [0_u8], ReduceOp::Max)?;
-            comm.all_reduce_in_place(&mut [0_u8], ReduceOp::Max)?;
+            // All ranks stop at the same call.
+            let is_late = times.len() >= MIN_TIMED_CALLS as usize && started.elapsed() > measuring.max_time;
+            let mut is_any_late = [u8::from(is_late)];
+            comm.all_reduce_in_place(&mut is_any_late, ReduceOp::Max)?;
+            if is_any_late != [0] {
+                break;
+            }
         } else {
             comm.barrier()?;
         }

@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn results_are_compared_and_correct() {
-        let measuring = MeasureOptions { iterations: 3, warmup: 1, check: 1 };
+        let measuring = MeasureOptions::for_bytes(3000).iterations(3).warmup(1).check(1);
         let registry = Registry::builtin();
         for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter] {
             for in_place in [false, true] {

@@ -49,6 +49,6 @@ pub use devices::check_launch;
 #[cfg(feature = "process")]
 pub use measure::{MeasuredCall, measure, measure_call};
 pub use measure_executor::measure_executor;
-pub use options::{MeasureOptions, Measurement};
+pub use options::{MIN_TIMED_CALLS, MeasureOptions, Measurement};
 #[cfg(feature = "process")]
 pub use tuner::Tuner;

@@ -14,7 +14,13 @@ pub struct MeasureOptions {
     /// One of this many calls is compared with the collective's postcondition; 0 for none. The first call is compared
     /// in any other case.
     pub check: u32,
+    /// Duration after which ranks of several nodes begin no more calls, once they have timed [`MIN_TIMED_CALLS`]: over a slow link, or
+    /// where ranks share processors, a small call may take a thousand times as long as usual.
+    pub max_time: Duration,
 }
+
+/// Number of calls that are timed however long they take.
+pub const MIN_TIMED_CALLS: u32 = 10;
 
 /// Result of a measurement, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +38,7 @@ impl MeasureOptions {
     /// Returns options with as many calls as a stable median needs: 30 for large messages, up to 4000 for small ones.
     pub fn for_bytes(bytes: u64) -> Self {
         let iterations = ((64 << 20) / bytes.max(1)).clamp(30, 4000) as u32;
-        Self { iterations, warmup: iterations / 10 + 2, check: 10 }
+        Self { iterations, warmup: iterations / 10 + 2, check: 10, max_time: Duration::from_secs(4) }
     }
 
     /// Returns these options with another number of timed calls.
@@ -45,6 +51,12 @@ impl MeasureOptions {
     #[must_use]
     pub fn warmup(self, warmup: u32) -> Self {
         Self { warmup, ..self }
+    }
+
+    /// Returns these options with another duration after which no more calls begin.
+    #[must_use]
+    pub fn max_time(self, max_time: Duration) -> Self {
+        Self { max_time, ..self }
     }
 
     /// Returns these options with every `check`th call compared.

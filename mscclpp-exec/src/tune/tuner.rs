@@ -165,7 +165,7 @@ impl Tuner {
     fn time(&self, comm: &Communicator, request: &Request, choice: &Choice, best: f64) -> Result<Option<f64>, Error> {
         let full = MeasureOptions::for_bytes(request.bytes);
         let full = MeasureOptions { iterations: self.iterations.unwrap_or(full.iterations), ..full };
-        let first = MeasureOptions { iterations: 3, warmup: 1, check: 1 };
+        let first = full.iterations(3).warmup(1).check(1);
         let measured = match measure(comm, request, first) {
             Ok(measured) => measured,
             // All ranks get this error, before any of them has started.

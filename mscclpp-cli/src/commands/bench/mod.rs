@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::Communicator;
 use mscclpp_exec::select::{Choice, Config, Registry, Request};
-use mscclpp_exec::tune::{MeasureOptions, measure};
+use mscclpp_exec::tune::measure;
 
 use self::call::Call;
 use self::planless::PlanlessCall;
@@ -105,10 +105,7 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
                 comm.registry()?.select(&request).map_err(failed)?.algorithm.name().to_owned()
             }
         };
-        let usual = MeasureOptions::for_bytes(request.bytes);
-        let iterations = args.iters.unwrap_or(usual.iterations);
-        let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
-        let measured = measure(comm, &request, usual.iterations(iterations).warmup(warmup).check(args.check))?;
+        let measured = measure(comm, &request, args.measuring(request.bytes))?;
         all_wrong = all_wrong.saturating_add(measured.wrong.unwrap_or(0));
         if talks {
             let shown = Measured::new(&request, Some(&plan));

@@ -2,7 +2,7 @@
 
 use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_exec::select::{Choice, Config, Registry, Request};
-use mscclpp_exec::tune::{MeasureOptions, measure_executor};
+use mscclpp_exec::tune::measure_executor;
 
 use super::call::Call;
 use super::known;
@@ -55,10 +55,7 @@ fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request
     let failed =
         |source| mscclpp_exec::Error::NoPlan { rank: 0, request: request.to_string(), source: Box::new(source) };
     let plan = registry.plan(request, &decision).map_err(failed)?;
-    let usual = MeasureOptions::for_bytes(request.bytes.saturating_mul(request.num_ranks.into()) / 2);
-    let iterations = args.iters.unwrap_or(usual.iterations);
-    let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
-    let measuring = usual.iterations(iterations).warmup(warmup).check(args.check);
+    let measuring = args.measuring(request.bytes.saturating_mul(request.num_ranks.into()) / 2);
     let measured = measure_executor(world, &plan, request, measuring)?;
     let shown = Measured::new(request, Some(decision.algorithm.name()));
     print(if args.json { shown.line(&measured) } else { shown.row(&measured) })?;

@@ -23,10 +23,7 @@ pub(super) fn bench(args: &BenchArgs, call: PlanlessCall, sizes: &[u64]) -> Resu
         }
         let mut wrong = 0_u64;
         for shape in &shapes {
-            let usual = MeasureOptions::for_bytes(shape.bytes());
-            let iterations = args.iters.unwrap_or(usual.iterations);
-            let options =
-                usual.iterations(iterations).warmup(args.warmup.unwrap_or(iterations / 10 + 2)).check(args.check);
+            let options = args.measuring(shape.bytes());
             let found = with_type!(shape.dtype, T => of_size::<T>(comm, shape, options))?;
             wrong = wrong.saturating_add(found.wrong.unwrap_or(0));
             if talks {
