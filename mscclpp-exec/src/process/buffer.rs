@@ -3,11 +3,12 @@
 //! Each rank of the node maps the buffers of its peers, also those of ranks of its own process. Between launches an owner
 //! accesses its buffer through references to its elements, so nothing else in its process may access these addresses.
 //! Peers access the buffer at others, in atomic units. After a failed launch, in which peers may still be, the owner's
-//! pages are replaced at its addresses alone: from then on its references and the peers' accesses have no memory in common.
+//! pages are replaced at its addresses alone: from then on its references and the peers' accesses have no memory in common. The
+//! same holds for a library that moves bytes between nodes: it gets the memory as a [`Region`].
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::session::{Session, lost_descriptor};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::memory::check_available;
-use crate::shm::{Loan, Segment, Sent};
+use crate::shm::{Loan, Region, SecondMapping, Segment, Sent};
 
 /// An allocation of callers that all ranks of a node made together: each has its own memory, and has mapped the others',
 /// those of this process too.
@@ -25,12 +26,18 @@ pub(super) struct Shared {
     pub(super) own: Arc<Segment>,
     /// By local rank; `None` for this rank.
     pub(super) peers: Vec<Option<Arc<Segment>>>,
+    pub(super) second: SecondMapping,
 }
 
 impl Shared {
     /// Returns the memory of a local rank; `None` if there is no such rank.
     pub(super) fn at(&self, local_rank: usize) -> Option<&Arc<Segment>> {
         self.peers.get(local_rank).map(|segment| segment.as_ref().unwrap_or(&self.own))
+    }
+
+    /// Returns bytes of this rank's memory as a region; `None` if they are not in it.
+    pub(super) fn region(&self, addresses: &Range<usize>) -> Option<Region> {
+        self.second.region(&self.own, &(0..self.own.len() as u64), addresses)
     }
 
     /// Returns the offset of a slice in this rank's memory, if the slice is in it and peers can use it there. A written
@@ -81,7 +88,8 @@ impl Session {
             let segment = file.and_then(|file| Segment::open(file.as_fd(), len)).map_err(|error| self.abort(error))?;
             peers.push(Some(Arc::new(segment)));
         }
-        let shared = Arc::new(Shared { number: self.allocations, own: Arc::new(own), peers });
+        let shared =
+            Arc::new(Shared { number: self.allocations, own: Arc::new(own), peers, second: SecondMapping::default() });
         self.regions.retain(|region| region.strong_count() > 0);
         self.regions.push(Arc::downgrade(&shared));
         self.count_memory();

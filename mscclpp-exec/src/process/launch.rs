@@ -52,7 +52,7 @@ pub struct PreparedPlan {
     /// By local rank: the peer's buffers when they were last mapped.
     mapped: Box<[BufferArgs]>,
     /// Keeps the memory of the views from being used otherwise.
-    _scratch: [Option<Arc<PlanMemory>>; 2],
+    scratch: [Option<Arc<PlanMemory>>; 2],
     /// By slot: the allocation that contained the last slice.
     last: [Weak<Shared>; SLOTS],
     /// By slot: bytes to copy before and after a launch whose slice is not shared.
@@ -103,7 +103,7 @@ impl PreparedPlan {
             states: vec![AgentState::default(); states].into(),
             worker: Box::default(),
             id,
-            _scratch: scratch,
+            scratch,
             last: [Weak::new(), Weak::new()],
             mapped: vec![BufferArgs::default(); context.accesses.iter().max().map_or(0, |local_rank| local_rank + 1)]
                 .into(),
@@ -229,7 +229,9 @@ impl PreparedPlan {
 
     #[track_caller]
     fn execute(&mut self, names: [&'static str; SLOTS], loans: [Loan<'_>; SLOTS]) -> Result<(), Error> {
-        let Self { inner, context, params, views, states, worker, id, mapped, last, copy_in, copy_out, .. } = self;
+        let Self {
+            inner, context, params, views, states, worker, id, mapped, scratch, last, copy_in, copy_out, ..
+        } = self;
         let mut session = inner.session()?;
         let session = &mut *session;
         let lens = params.buffers(&context.program);
@@ -244,6 +246,11 @@ impl PreparedPlan {
         let epoch = LaunchEpoch { flag, second_half, wait_for_starts };
         let number = session.enter()?;
         let lender = Lender::new(session, context, last, &loans, number)?;
+        if session.connections.uses_regions() {
+            let buffers = (0..SLOTS).filter(|&slot| lender.regions[slot].is_some());
+            let buffers = buffers.map(|slot| (Weak::clone(&last[slot]), loans[slot].bytes().as_ptr_range()));
+            session.connections.set_memory(buffers, scratch.iter().chain(&session.staging).flatten());
+        }
         // Needed only by a launch that fails.
         let written = loans.each_ref().map(Loan::is_written);
         let own = (session.rank() * SLICES) as usize;
@@ -278,7 +285,7 @@ impl PreparedPlan {
             // Peers may wait for the start alone, and this rank may have nothing to do that wakes them.
             session.calls.unpark_peers(false);
             // From here on peers can access the buffers.
-            let revoke = Revoke { last, buffer_args: &lender.buffer_args, written, lens };
+            let revoke = Revoke { last, regions: &lender.regions, written, lens };
             let (id, lasting) = (*id, lender.lasting);
             let has_sent = context.sends_to.is_empty();
             let mut launch_loop = LaunchLoop {
@@ -305,11 +312,12 @@ impl PreparedPlan {
     }
 }
 
-/// Detaches written buffers from peers when a launch ends before they have finished with them, by an error or a panic.
+/// Detaches written buffers from peers, and from the engine between nodes, when a launch ends before they have finished with them, by an
+/// error or a panic.
 struct Revoke<'l> {
-    /// By slot: the allocation of the passed slice, if it was not copied.
+    /// By slot: the allocation of the passed slice, and where the slice is, if they access it.
     last: &'l [Weak<Shared>; SLOTS],
-    buffer_args: &'l BufferArgs,
+    regions: &'l [Option<(u64, u64)>; SLOTS],
     written: [bool; SLOTS],
     lens: [u64; SLOTS],
 }
@@ -318,8 +326,10 @@ impl Drop for Revoke<'_> {
     #[cold]
     fn drop(&mut self) {
         for (slot, shared) in self.last.iter().enumerate().filter(|(slot, _)| self.written[*slot]) {
-            let (number, at) = self.buffer_args.0[slot];
-            let Some(shared) = shared.upgrade().filter(|shared| shared.number == number) else { continue };
+            let (Some((number, at)), Some(shared)) = (self.regions[slot], shared.upgrade()) else { continue };
+            if shared.number != number {
+                continue;
+            }
             if let Err(error) = shared.own.replace_pages(at..at + self.lens[slot]) {
                 // Otherwise the caller would get back memory to which peers may still write.
                 log::error!("{error}");
@@ -352,6 +362,8 @@ struct Lender {
     buffer_args: BufferArgs,
     /// By slot: whether peers access a copy.
     copies: [bool; SLOTS],
+    /// By slot: the number of the allocation in which others access the slice itself, and its offset there.
+    regions: [Option<(u64, u64)>; SLOTS],
     /// Whether all memory that peers access stays valid after the launch, so that the launch need not wait for them.
     lasting: bool,
 }
@@ -366,19 +378,31 @@ impl Lender {
         number: u64,
     ) -> Result<Self, Error> {
         let placement = &context.placement;
-        let mut lender =
-            Self { buffer_args: BufferArgs::default(), copies: [false; SLOTS], lasting: context.is_read_only };
+        let mut lender = Self {
+            buffer_args: BufferArgs::default(),
+            copies: [false; SLOTS],
+            regions: [None; SLOTS],
+            lasting: context.is_read_only,
+        };
+        let uses_regions = context.has_messages() && session.connections.uses_regions();
         let ring = session.ring.as_ref().map(|ring| ring.number).filter(|_| context.is_read_only);
         let registered = if session.oversubscribed { MAX_COPIED_BYTES_OVERSUBSCRIBED } else { MAX_COPIED_BYTES };
         for (slot, loan) in loans.iter().enumerate() {
             let len = loan.bytes().len() as u64;
-            if len == 0 || !placement.peers_access[slot] {
+            if len == 0 {
+                continue;
+            }
+            if !placement.peers_access[slot] {
+                if uses_regions {
+                    lender.regions[slot] = session.region(&mut last[slot], loan);
+                }
                 continue;
             }
             let ring = ring.filter(|_| len <= MAX_SHORT_BYTES);
             let region = if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan) };
             if let Some(region) = region {
                 lender.buffer_args.0[slot] = region;
+                lender.regions[slot] = Some(region);
                 lender.lasting = false;
             } else if let Some(ring) = ring {
                 lender.buffer_args.0[slot] = (ring, ring_entry(number, slot));

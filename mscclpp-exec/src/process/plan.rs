@@ -196,6 +196,11 @@ impl PlanState {
         None
     }
 
+    /// Returns whether this rank sends to other nodes, or receives from them.
+    pub(super) fn has_messages(&self) -> bool {
+        !self.sends_to.is_empty() || !self.receives_from.is_empty()
+    }
+
     /// Returns whether launches depend on other ranks' starts or ends.
     pub(super) fn depends_on_peers(&self) -> bool {
         !self.awaited.is_empty() || !self.finishes.is_empty()

@@ -3,7 +3,7 @@
 //! A message is a put of a part of a trigger's data, or a signal. It names its plan and launch. A message of a launch
 //! that this rank has not started stays in the connection until the rank has.
 //!
-//! # No data of a launch is in flight when it has ended
+//! # No data of a launch is in flight when it has ended, unless it fails
 //!
 //! After the last message that a rank sends to another one in a launch it sends an *end*. A rank's launch ends only
 //! when everything that it sends has been passed to the system, or to an engine that sends it without calls of this
@@ -18,18 +18,25 @@
 //!   too late for its operations, though: in a caller's buffer this is an error, and also in scratch that the plan
 //!   reads, unless the plan is proved.
 
+mod launch_memory;
 mod pool;
 
 use std::cell::{Cell, RefCell};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Release;
+use std::sync::{Arc, Weak};
 
+use self::launch_memory::LaunchMemory;
 pub(crate) use self::pool::{Pool, PooledBuffer};
+use super::buffer::Shared;
 use super::calls::RING;
 use super::plan::{PlanState, Prepared};
+use super::plan_memory::PlanMemory;
 use crate::error::{Error, LateData};
 use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
 use crate::memory::Span;
+use crate::shm::Region;
 use crate::transport::{
     Destination, Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Transport,
 };
@@ -55,6 +62,8 @@ pub(super) struct NodeConnections {
     /// Whether this rank's operations of the launch have finished.
     has_ended: Cell<bool>,
     pool: Pool,
+    /// Memory of the current launch, if the engine uses regions.
+    memory: RefCell<LaunchMemory>,
 }
 
 /// Why messages cannot be processed.
@@ -78,6 +87,7 @@ impl NodeConnections {
             history: Cell::default(),
             has_ended: Cell::new(false),
             pool: Pool::default(),
+            memory: RefCell::default(),
         }
     }
 
@@ -116,6 +126,21 @@ impl NodeConnections {
         let mut history = self.history.get();
         history[(launch % RING) as usize] = (launch, call);
         self.history.set(history);
+    }
+
+    /// Returns whether there are connections whose engine may use regions.
+    pub(super) fn uses_regions(&self) -> bool {
+        !self.is_empty() && self.transport.borrow().capabilities().uses_regions
+    }
+
+    /// Sets the memory of the next launch that the engine gets as regions: slices of callers, whose pages are replaced if the launch
+    /// fails, and memory of plans.
+    pub(super) fn set_memory<'a>(
+        &self,
+        buffers: impl Iterator<Item = (Weak<Shared>, Range<*const u8>)>,
+        plan: impl Iterator<Item = &'a Arc<PlanMemory>>,
+    ) {
+        self.memory.borrow_mut().set(buffers, plan);
     }
 
     /// Announces this rank's call to all connected ranks, before it waits for them otherwise than for their messages.
@@ -192,7 +217,8 @@ impl NodeConnections {
             let mut taken = 0;
             // After its end, a rank sends nothing of this launch.
             while taken < MAX_TAKEN_BYTES && self.ended(peer).is_none_or(|ended| ended.get() < current) {
-                let mut incoming = Incoming { rank, id: self.id.get(), launch, pool: &self.pool };
+                let (id, pool) = (self.id.get(), &self.pool);
+                let mut incoming = Incoming { rank, id, launch, pool, memory: &self.memory };
                 let received = transport.receive(peer, current, &mut incoming);
                 let received = received.map_err(|malformed| match malformed {
                     Malformed::Unauthenticated { number } => {
@@ -292,6 +318,7 @@ struct Incoming<'a> {
     id: LaunchId,
     launch: &'a Launch<'a>,
     pool: &'a Pool,
+    memory: &'a RefCell<LaunchMemory>,
 }
 
 impl Destination<PooledBuffer> for Incoming<'_> {
@@ -307,6 +334,12 @@ impl Destination<PooledBuffer> for Incoming<'_> {
             }
             _ => None,
         }
+    }
+
+    fn region(&mut self, put: &Frame) -> Option<Region> {
+        let span = self.memory(put, 0).filter(|span| span.len() as u64 == put.len())?;
+        let addresses = span.addresses();
+        self.memory.borrow().region(&addresses)
     }
 }
 
@@ -350,8 +383,9 @@ impl Remote for NodeConnections {
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, from: Span<'_>, len: u64) -> u64 {
         let to = RemoteAddress::of_operand(trigger.instr, trigger.number, at);
         let mut transport = self.transport.borrow_mut();
+        let region = || self.memory.borrow().region(&from.addresses());
         if from.len() as u64 == len
-            && let Some(sent) = transport.put_from(rank, self.id.get(), to, from)
+            && let Some(sent) = transport.put_from(rank, self.id.get(), to, from, &region)
         {
             return sent;
         }

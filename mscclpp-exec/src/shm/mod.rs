@@ -4,13 +4,14 @@
 //! [`Mesh`] sends to the other ranks. So nothing remains when processes are killed: the kernel frees a segment with its
 //! last descriptor and mapping.
 //!
-//! A process must not trust the values that others write, but it may have to rely on when they write. Three kinds of
+//! A process must not trust the values that others write, but it may have to rely on when they write. Four kinds of
 //! use, each with its own rule, separate the two:
 //!
 //! * [`SharedCacheLines`]: words that all ranks access only as atomics.
 //! * memory of a launch, lent to the interpreter through [`Views`]: accessed in atomic units
 //!   only.
 //! * a buffer's elements as a slice, between launches: see [`SharedBuffer`](crate::process::SharedBuffer).
+//! * a [`Region`]: memory of a launch or a buffer at addresses of its own, for a library that accesses it as it likes.
 //!
 //! Memory of the first two kinds is never a slice, so ranks of one process access it at the same addresses: a [`Slab`] is
 //! mapped once by a process that creates it. A buffer is mapped by each rank, those of the owner's process included.
@@ -23,6 +24,7 @@ mod fork;
 #[cfg(test)]
 mod limits_tests;
 mod mesh;
+mod region;
 mod segment;
 mod slab;
 mod views;
@@ -32,6 +34,7 @@ pub(crate) use fork::ProcessMark;
 #[cfg(feature = "cuda")]
 pub(crate) use mesh::own_file;
 pub(crate) use mesh::{LocalListener, Mesh, Sent, SharedFile};
+pub(crate) use region::{Region, SecondMapping};
 pub(crate) use segment::{HUGE, Segment, system};
 pub(crate) use slab::Slab;
 pub(crate) use views::{Loan, Views};

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
 use rustix::process::{Pid, getpid};
 
 use crate::error::Error;
@@ -85,13 +85,38 @@ impl Segment {
         };
         let base = base.ok().and_then(|base| NonNull::new(base.cast::<u8>()));
         let base = base.ok_or_else(|| no_memory(len, purpose, false))?;
-        // SAFETY: the range is the mapping made above; the advice concerns copies of this process only.
+        Ok(Self::of_mapping(base, len as usize, mapped))
+    }
+
+    /// `base`: a new mapping of `mapped` bytes, which the segment owns.
+    fn of_mapping(base: NonNull<u8>, len: usize, mapped: usize) -> Self {
+        // SAFETY: the range is a mapping that nothing else uses; the advice concerns copies of this process only.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxDontFork) };
         if mapped >= HUGE {
-            // SAFETY: the range is the mapping made above; the advice changes no contents. A failure is harmless.
+            // SAFETY: the range is a mapping that nothing else uses; the advice changes no contents. A failure is harmless.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxHugepage) };
         }
-        Ok(Self { base, len: len as usize, mapped, process: getpid() })
+        Self { base, len, mapped, process: getpid() }
+    }
+
+    /// Maps a part of the memory once more, at other addresses. `None` if the system cannot, or the pages of the part were
+    /// [replaced](Self::replace_pages).
+    ///
+    /// # Panics
+    /// If the part does not begin at a page boundary, or is not in the segment.
+    pub(crate) fn map_again(&self, part: &Range<u64>) -> Option<Self> {
+        let (page, end) = (rustix::param::page_size() as u64, self.len as u64);
+        assert!(
+            part.start.is_multiple_of(page) && part.start <= part.end && part.end <= end,
+            "bytes {part:?} of {end} bytes"
+        );
+        let mapped = pages(part.end - part.start)?;
+        let first = self.base.as_ptr().wrapping_add(part.start as usize).cast();
+        // SAFETY: with an old length of 0, the mapping of the part stays, and its shared pages are mapped at an address that the system
+        // chooses, where nothing else is.
+        let base = unsafe { rustix::mm::mremap(first, 0, mapped, MremapFlags::MAYMOVE) };
+        let base = NonNull::new(base.ok()?.cast::<u8>())?;
+        Some(Self::of_mapping(base, (part.end - part.start) as usize, mapped))
     }
 
     /// Allocates the pages of a part now, so that a failure is an error here and no signal later. `file`: the segment's
@@ -182,9 +207,10 @@ impl Drop for Segment {
         if getpid() != self.process {
             return;
         }
-        // SAFETY: the mapping was made by `map` or replaced by `replace_pages`, and nothing else unmaps it. Owners of
+        // By this function, because UCX replaces it to learn which memory it must not use any more.
+        // SAFETY: the mapping was made by `map` or `map_again`, or replaced by `replace_pages`, and nothing else unmaps it. Owners of
         // references to its memory keep the segment alive.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
+        let _ = unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
 
@@ -232,6 +258,23 @@ mod tests {
         assert_eq!(one_cells.at(0).load(Relaxed), 0);
         two.at(0).store(2, Relaxed);
         assert_eq!(one_cells.at(0).load(Relaxed), 0);
+    }
+
+    #[test]
+    fn second_mapping_shares_a_part_until_its_pages_are_replaced() {
+        let page = rustix::param::page_size() as u64;
+        let segment = Arc::new(Segment::new(3 * page, "a test").unwrap().0);
+        let again = Arc::new(segment.map_again(&(page..3 * page)).expect("another mapping"));
+        assert_eq!(again.len() as u64, 2 * page);
+        let (one, two) = (lines(&segment), lines(&again));
+        let first = page as usize / 64;
+        one.at(first).store(1, Relaxed);
+        two.at(1).store(2, Relaxed);
+        assert_eq!((two.at(0).load(Relaxed), one.at(first + 1).load(Relaxed)), (1, 2));
+        segment.replace_pages(page..3 * page).unwrap();
+        two.at(2).store(3, Relaxed);
+        assert_eq!((two.at(0).load(Relaxed), one.at(first).load(Relaxed), one.at(first + 2).load(Relaxed)), (1, 0, 0));
+        assert!(segment.map_again(&(page..3 * page)).is_none(), "no memory that is shared");
     }
 
     #[test]

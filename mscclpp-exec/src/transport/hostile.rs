@@ -147,7 +147,7 @@ fn is_next(messages: &[(Frame, Vec<u8>)], at: usize, flaw: Option<Flaw>) -> bool
 
 impl<B: Buffer> Transport<B> for Hostile<B> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_put_bytes: self.max_put_bytes }
+        Capabilities { max_put_bytes: self.max_put_bytes, uses_regions: false }
     }
 
     fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {

@@ -36,7 +36,8 @@
 //!
 //! Nothing here requires that a connection be a stream of bytes: messages are delivered whole, and their bytes into buffers or memory
 //! that the receiver provides when their length is known ([`Destination`]). An engine that needs no copy of a source sends it from memory
-//! ([`put_from`](Transport::put_from)).
+//! ([`put_from`](Transport::put_from)): within a call, or from a [`Region`], which a library may still read, and at the receiver
+//! write, after a launch has failed and its memory is its owner's again.
 //!
 //! Registration is not part of the trait, because no engine so far takes part in it. It is the business of each
 //! executor: `cuda::nodes::RegionTable` gives a region its key (`export`) and a peer's key an address (`add`); in the
@@ -62,6 +63,7 @@ pub(crate) use self::ucx::Ucx;
 pub use self::ucx::{UcxReport, try_ucx};
 use crate::error::Error;
 use crate::memory::Span;
+use crate::shm::Region;
 
 /// Memory that an engine reads sources from, or writes received bytes to.
 pub(crate) trait Buffer: AsRef<[u8]> + AsMut<[u8]> + Send {}
@@ -76,6 +78,12 @@ pub(crate) trait Destination<B> {
     /// Returns the memory into which the bytes of a put are received from byte `at` on, or fewer of them. `None` if they must be
     /// received into a buffer; it may be so only for all bytes of a put.
     fn memory(&mut self, _put: &Frame, _at: u64) -> Option<Span<'_>> {
+        None
+    }
+
+    /// Returns the same memory, of all bytes of a put, for an engine that lets a library write to it. `None` if they must be received in
+    /// another way.
+    fn region(&mut self, _put: &Frame) -> Option<Region> {
         None
     }
 }
@@ -119,6 +127,8 @@ fn chosen<B: Buffer + 'static>(choice: NodeTransport) -> Result<Box<dyn Transpor
 pub(crate) struct Capabilities {
     /// Maximum number of bytes of a put that has a source, a multiple of 32.
     pub(crate) max_put_bytes: u64,
+    /// Whether it may send from regions, and receive into them.
+    pub(crate) uses_regions: bool,
 }
 
 /// Result of [`Transport::receive`].
@@ -170,10 +180,20 @@ pub(crate) trait Transport<B: Buffer>: Send {
         self.send(peer, launch, kind, source);
     }
 
-    /// Sends bytes of memory without a copy of them, within this call: a put of all of them, or the next bytes of the put that
-    /// an earlier call began. Returns how many were sent. If some remain, the next message to the peer must be the rest. `None`
-    /// if the engine prefers a source that it can keep; not for the rest of a put.
-    fn put_from(&mut self, _peer: u32, _launch: LaunchId, _to: RemoteAddress, _source: Span<'_>) -> Option<u64> {
+    /// Sends bytes of memory without a copy of them: a put of all of them, or the next bytes of the put that an earlier call began.
+    /// Returns how many were sent. If some remain, the next message to the peer must be the rest. `None` if the engine prefers a source
+    /// that it can keep; not for the rest of a put.
+    ///
+    /// `region`: returns the same bytes as a region, if they are in one. The engine has used either the source within this call, or
+    /// keeps the region.
+    fn put_from(
+        &mut self,
+        _peer: u32,
+        _launch: LaunchId,
+        _to: RemoteAddress,
+        _source: Span<'_>,
+        _region: &dyn Fn() -> Option<Region>,
+    ) -> Option<u64> {
         None
     }
 

@@ -4,12 +4,14 @@ mod bandwidth;
 mod ucx;
 
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::hostile::{Flaw, Hostile};
 use super::*;
 use crate::memory::Table;
+use crate::shm::{SecondMapping, Segment};
 
 type Pair = [Box<dyn Transport<Vec<u8>>>; 2];
 
@@ -59,6 +61,23 @@ fn channel(key: u64) -> Signal {
 
 fn content(key: u64, len: u64) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(31) + key) as u8).collect()
+}
+
+/// Shared memory, as that of registered buffers.
+struct Area {
+    segment: Arc<Segment>,
+    second: SecondMapping,
+}
+
+impl Area {
+    fn new(len: u64) -> Self {
+        let (segment, _) = Segment::new(len, "a test").expect("memory");
+        Self { segment: Arc::new(segment), second: SecondMapping::default() }
+    }
+
+    fn region(&self, addresses: &Range<usize>) -> Option<Region> {
+        self.second.region(&self.segment, &(0..self.segment.len() as u64), addresses)
+    }
 }
 
 /// Sends rounds of puts, a signal each and ends, and checks the order and the content of what arrives. Key: number of
@@ -168,7 +187,7 @@ fn tcp_moves_memory_to_memory() {
                 rounds += 1;
                 if key < lens.len() {
                     let source = slices.slice(key).range(done, u64::MAX);
-                    let sent = from.put_from(1, id(1), to(key as u64), source);
+                    let sent = from.put_from(1, id(1), to(key as u64), source, &|| None);
                     if sent.is_none() {
                         let source = Some(sources[key].clone());
                         from.put(1, id(1), to(key as u64), lens[key], source);
@@ -222,7 +241,7 @@ fn authenticated_tcp_uses_buffers() {
     let run = || {
         let held = table.hold();
         let slices = held.memory();
-        assert_eq!(from.put_from(1, id(1), to(0), slices.slice(0)), None);
+        assert_eq!(from.put_from(1, id(1), to(0), slices.slice(0), &|| None), None);
         from.put(1, id(1), to(0), 1 << 16, Some(source.clone()));
         let mut pieces = Pieces { memory: vec![slices.slice(1)], most: u64::MAX };
         loop {

@@ -45,6 +45,12 @@ impl<'m> Span<'m> {
         !self.lent.shared
     }
 
+    /// Returns the addresses of the bytes.
+    #[cfg(feature = "process")]
+    pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
+        self.base.addr()..self.base.addr() + self.len
+    }
+
     /// Returns the bytes `at..at + len`, truncated at the end of this span.
     #[inline(always)]
     pub(crate) fn range(self, at: u64, len: u64) -> Self {

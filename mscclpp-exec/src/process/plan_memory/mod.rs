@@ -40,7 +40,7 @@ use self::place::Place;
 use self::pool::Dropped;
 pub(super) use self::pool::SlabPool;
 use crate::error::Error;
-use crate::shm::{SharedCacheLines, Slab, Views};
+use crate::shm::{Region, SecondMapping, SharedCacheLines, Slab, Views};
 
 /// An allocation of the ranks of a node. While a rank has this handle, no other allocation gets the memory.
 pub(super) struct PlanMemory {
@@ -53,6 +53,7 @@ pub(super) struct PlanMemory {
     /// Whether the pages of this rank's part are allocated.
     is_reserved: AtomicBool,
     dropped: Arc<Dropped>,
+    second: SecondMapping,
 }
 
 impl PlanMemory {
@@ -72,6 +73,12 @@ impl PlanMemory {
         }
         self.is_reserved.store(true, Relaxed);
         Ok(())
+    }
+
+    /// Returns bytes of this rank's part as a region; `None` if they are not in it.
+    pub(super) fn region(&self, addresses: &Range<usize>) -> Option<Region> {
+        let part = self.place.part(self.own_local_rank)?;
+        self.second.region(self.slab.segment(), &part, addresses)
     }
 
     /// Returns the bytes of a part.

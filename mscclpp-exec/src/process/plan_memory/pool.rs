@@ -8,7 +8,7 @@ use super::PlanMemory;
 use super::place::{Place, Size};
 use super::ranges::FreeRanges;
 use crate::error::Error;
-use crate::shm::Slab;
+use crate::shm::{SecondMapping, Slab};
 
 /// Bytes of the first slab, unless the call log needs more.
 const MIN_SLAB_BYTES: u64 = 1 << 22;
@@ -95,6 +95,7 @@ impl SlabPool {
             own_local_rank: self.own_local_rank,
             is_reserved: AtomicBool::new(false),
             dropped: Arc::clone(&self.dropped),
+            second: SecondMapping::default(),
         }
     }
 

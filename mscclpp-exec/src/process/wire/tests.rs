@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::cpu;
 use crate::error::Error;
 use crate::message::Message;
 use crate::process::session::Session;
-use crate::process::{Executor, Options};
+use crate::process::{Executor, Options, SharedBuffer};
 use crate::transport::hostile::{Flaw, Hostile};
 use crate::transport::{Capabilities, FrameKind, LaunchId, Lost, Malformed, Received, Signal, Tcp, Transport, Ucx};
 use crate::verify::{Pattern, Verifier};
@@ -38,6 +38,45 @@ struct Expected {
     inputs: Vec<Vec<f32>>,
     before: Vec<Vec<f32>>,
     outputs: Vec<Vec<f32>>,
+    /// Whether launches get buffers of the executor.
+    are_shared: bool,
+}
+
+/// Memory of a launch.
+enum Memory {
+    Private(Vec<f32>),
+    Shared(SharedBuffer<f32>),
+}
+
+impl Memory {
+    fn new(executor: &Executor, are_shared: bool, content: &[f32]) -> Result<Self, Error> {
+        if !are_shared {
+            return Ok(Self::Private(content.to_vec()));
+        }
+        let mut buffer = executor.alloc(content.len())?;
+        buffer.copy_from_slice(content);
+        Ok(Self::Shared(buffer))
+    }
+}
+
+impl Deref for Memory {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Private(elements) => elements,
+            Self::Shared(buffer) => buffer,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        match self {
+            Self::Private(elements) => elements,
+            Self::Shared(buffer) => buffer,
+        }
+    }
 }
 
 /// Returns the plan of an algorithm.
@@ -64,7 +103,7 @@ impl Expected {
         assert!(verifier.check(&buffers).is_correct(), "{name}");
         let outputs = (0..ranks).map(|rank| copy(buffers.output(rank))).collect();
         let name = format!("{name}, {ranks} ranks, {per_node} per node, {part} elements per rank");
-        Self { name, plan, per_node, message, inputs, before, outputs }
+        Self { name, plan, per_node, message, inputs, before, outputs, are_shared: false }
     }
 
     /// Returns the same calls by a plan without the given operation.
@@ -85,15 +124,17 @@ impl Expected {
         for _ in 0..3 {
             let output = if x.collective().in_place {
                 let parts = [&self.inputs[rank], &self.before[rank]];
-                let mut buffer = parts.into_iter().max_by_key(|part| part.len()).cloned().unwrap_or_default();
+                let longer = parts.into_iter().max_by_key(|part| part.len()).map_or(&[][..], |part| part);
+                let mut buffer = Memory::new(executor, self.are_shared, longer)?;
                 x.launch_in_place(&mut buffer)?;
                 // The output of a reduce-scatter is a part of its input.
                 let at = if buffer.len() > expected.len() { rank * expected.len() } else { 0 };
                 buffer[at..at + expected.len()].to_vec()
             } else {
-                let mut output = self.before[rank].clone();
-                x.launch(&self.inputs[rank], &mut output)?;
-                output
+                let input = Memory::new(executor, self.are_shared, &self.inputs[rank])?;
+                let mut output = Memory::new(executor, self.are_shared, &self.before[rank])?;
+                x.launch(&input, &mut output)?;
+                output.to_vec()
             };
             wrong += usize::from(bits(&output) != bits(expected));
         }
@@ -191,14 +232,52 @@ fn missing_wait_is_found_with_every_seed() {
 #[ignore = "needs UCX, see scripts/ucx.sh"]
 fn results_on_ucx_are_equal() {
     for (name, ranks, per_node, _) in WAITS {
-        for part in [1, 500, 100_000] {
-            let expected = Expected::new(name, ranks, per_node, part);
-            println!("{}", expected.name);
-            let engine = |_| -> Box<dyn Transport<PooledBuffer>> { Box::new(Ucx::new(true).expect("a UCX")) };
-            let runs = expected.run_on(&engine);
+        for (part, are_shared) in [(1, false), (500, true), (5000, true), (100_000, false), (100_000, true)] {
+            let expected = Expected { are_shared, ..Expected::new(name, ranks, per_node, part) };
+            println!("{}, shared buffers: {are_shared}", expected.name);
+            let runs = expected.run_on(&|_| ucx());
             assert!(runs.iter().all(|run| matches!(run, Ok(0))), "{runs:?}");
         }
     }
+}
+
+fn ucx() -> Box<dyn Transport<PooledBuffer>> {
+    Box::new(Ucx::new(true).expect("a UCX, see scripts/ucx-env.sh"))
+}
+
+/// After a failed launch, a buffer has other memory than the one to which a library may still write.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_keeps_no_memory_of_a_buffer_after_a_failed_launch() {
+    const LEN: usize = 100_000;
+    let plan = Plan::new(&tree("allreduce_ring_ports", 2, 1));
+    let ended = std::sync::Barrier::new(2);
+    let play = |bootstrap: Bootstrap| {
+        let rank = bootstrap.rank();
+        let options = Options::default().timeout(Duration::from_secs(1));
+        let session = Session::with_transport(Arc::new(bootstrap), options, vec![0, 1], ucx()).expect("a session");
+        let executor = Executor::of(session);
+        let mut x = executor.prepare(&plan, Message::of::<f32>(LEN).any_size()).expect("a plan");
+        let mut buffers = [0, 1].map(|_| executor.alloc::<f32>(LEN).expect("memory"));
+        let [input, output] = &mut buffers;
+        input.fill(3.0);
+        x.launch(input, output).expect("both ranks launch");
+        assert!(output.iter().all(|element| *element == 6.0));
+        if rank == 0 {
+            x.launch(input, output).expect_err("the other rank does not launch");
+            assert!(output.iter().all(|element| *element == 0.0), "other memory");
+            output.fill(1.0);
+        }
+        ended.wait();
+        drop((x, executor));
+        assert!(rank == 1 || output.iter().all(|element| *element == 1.0));
+        assert!(input.iter().all(|element| *element == 3.0));
+    };
+    let play = &play;
+    std::thread::scope(|scope| {
+        let groups = Bootstrap::local(2).expect("a group").into_iter();
+        groups.for_each(|group| drop(scope.spawn(move || play(group))));
+    });
 }
 
 /// The plans detect an engine that deviates from the contract.

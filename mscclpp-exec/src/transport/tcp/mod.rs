@@ -12,6 +12,7 @@ use super::frame::{Frame, FrameKind, LaunchId, Malformed, Signal};
 use super::{Buffer, Capabilities, Destination, Lost, Received, RemoteAddress, Transport};
 use crate::error::Error;
 use crate::memory::Span;
+use crate::shm::Region;
 
 /// Maximum number of bytes of a put, so that a peer can make this rank provide only buffers of this length.
 pub(super) const MAX_PUT_BYTES: u64 = 1 << 20;
@@ -32,7 +33,7 @@ impl<B> Tcp<B> {
 
 impl<B: Buffer> Transport<B> for Tcp<B> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_put_bytes: MAX_PUT_BYTES }
+        Capabilities { max_put_bytes: MAX_PUT_BYTES, uses_regions: false }
     }
 
     fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {
@@ -58,7 +59,14 @@ impl<B: Buffer> Transport<B> for Tcp<B> {
         }
     }
 
-    fn put_from(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, source: Span<'_>) -> Option<u64> {
+    fn put_from(
+        &mut self,
+        peer: u32,
+        launch: LaunchId,
+        to: RemoteAddress,
+        source: Span<'_>,
+        _region: &dyn Fn() -> Option<Region>,
+    ) -> Option<u64> {
         self.connections.get_mut(&peer)?.put_from(launch, to, source)
     }
 

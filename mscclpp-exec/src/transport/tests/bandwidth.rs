@@ -6,6 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::*;
 use crate::process::{Pool, PooledBuffer};
+use crate::shm::Views;
 
 /// Variable by which the second process has the port of the first one.
 const PORT_VARIABLE: &str = "BANDWIDTH_TEST_PORT";
@@ -31,6 +32,7 @@ type Engine = Box<dyn Transport<PooledBuffer>>;
 /// Memory that the puts of a message are received into, at their offsets.
 struct Memory<'m> {
     memory: Span<'m>,
+    area: &'m Area,
     pool: &'m Pool,
 }
 
@@ -45,6 +47,11 @@ impl Destination<PooledBuffer> for Memory<'_> {
             _ => None,
         }
     }
+
+    fn region(&mut self, put: &Frame) -> Option<Region> {
+        let addresses = self.memory(put, 0)?.addresses();
+        self.area.region(&addresses)
+    }
 }
 
 /// One of the two ranks, with memory to send from and to receive into.
@@ -53,6 +60,7 @@ struct Rank<'m> {
     peer: u32,
     launch: LaunchId,
     source: Span<'m>,
+    source_area: &'m Area,
     pool: &'m Pool,
     memory: Memory<'m>,
     /// Number of signals that were received and not waited for.
@@ -72,7 +80,10 @@ impl Rank<'_> {
                     continue;
                 }
                 let (to, rest) = (RemoteAddress { key: 0, offset: offset + done }, put.range(done, u64::MAX));
-                done += match self.engine.put_from(self.peer, self.launch, to, rest) {
+                done += match self
+                    .engine
+                    .put_from(self.peer, self.launch, to, rest, &|| self.source_area.region(&rest.addresses()))
+                {
                     Some(sent) => sent,
                     None => {
                         let source = self.pool.filled_by(|to| rest.read(rest.len(), to));
@@ -181,13 +192,18 @@ fn engine_moves_memory_to_that_of_another_process() {
 fn run(rank: usize, mut engine: Engine, stream: TcpStream) {
     let (peer, most) = (1 - rank as u32, MEASUREMENTS.iter().map(|(len, ..)| *len).max().unwrap_or(0));
     engine.open(peer, stream, None).expect("a socket");
-    let (source, mut result) = (content(7, most), vec![0; most as usize]);
-    let (table, pool) = (Table::default(), Pool::default());
-    let measure = || {
-        let held = table.hold();
-        let slices = held.memory();
-        let memory = Memory { memory: slices.slice(1), pool: &pool };
-        let mut rank = Rank { engine, peer, launch: id(1), source: slices.slice(0), pool: &pool, memory, signals: 0 };
+    let (areas, pool) = ([Area::new(most), Area::new(most)], Pool::default());
+    let mut views = Views::new(2);
+    for (number, area) in areas.iter().enumerate() {
+        assert!(views.set(number, &area.segment, 0..most));
+    }
+    let [source, result] = [0, 1].map(|number| views.memory().slice(number));
+    let expected = content(7, most);
+    source.write(&expected);
+    {
+        let memory = Memory { memory: result, area: &areas[1], pool: &pool };
+        let (launch, source_area) = (id(1), &areas[0]);
+        let mut rank = Rank { engine, peer, launch, source, source_area, pool: &pool, memory, signals: 0 };
         for measurement @ (len, count, is_answered) in MEASUREMENTS {
             for round in 0..ROUNDS {
                 let time = rank.measure(measurement);
@@ -206,13 +222,8 @@ fn run(rank: usize, mut engine: Engine, stream: TcpStream) {
         while !rank.engine.is_flushed(peer) {
             rank.engine.progress();
         }
-    };
-    table.lend(
-        |lender| {
-            lender.push_shared(&source);
-            lender.push(&mut result);
-        },
-        measure,
-    );
-    assert!(rank == 0 || result == source, "other bytes");
+    }
+    let mut received = Vec::new();
+    result.read(most as usize, &mut received);
+    assert!(rank == 0 || received == expected, "other bytes");
 }

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 
 use mscclpp_bootstrap::{SEAL_BYTES, StreamKeys, digest};
 
-use super::worker::Token;
+use super::inbox::Token;
 use crate::transport::frame::{FRAME_BYTES, Malformed};
 
 /// Number of bytes of a record's header: its kind, and the length of its body. Other than that of a frame, so that no record has

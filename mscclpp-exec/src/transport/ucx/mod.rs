@@ -10,6 +10,7 @@
 mod api;
 mod connection;
 mod control;
+mod inbox;
 mod library;
 mod opening;
 mod progress;
@@ -17,6 +18,7 @@ mod quiet;
 mod report;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -27,16 +29,19 @@ use mscclpp_bootstrap::StreamKeys;
 
 use self::connection::Connection;
 use self::control::{Control, Record};
+use self::inbox::Token;
 use self::library::Unavailable;
 use self::opening::{Agreed, Opening};
 use self::progress::Progress;
 pub use self::report::{UcxReport, try_ucx};
-use self::worker::{Token, Worker};
+use self::transfer::Memory;
+use self::worker::Worker;
 use super::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
 use super::tcp::{MAX_PUT_BYTES, MAX_QUEUED_BYTES, Tcp};
 use super::{Buffer, Capabilities, Destination, Lost, Received, Transport};
 use crate::error::Error;
 use crate::memory::Span;
+use crate::shm::Region;
 
 /// Connections to peers.
 pub(crate) struct Ucx<B: Buffer + 'static> {
@@ -90,7 +95,7 @@ impl<B: Buffer + 'static> Ucx<B> {
             (Agreed::Ucx(endpoint, tokens), Some(worker)) => {
                 log::info!("the connection to rank {peer} uses {}", worker.describe(&endpoint));
                 let mut connection = Connection::new(control, endpoint, keys, tokens);
-                pending.into_iter().for_each(|(frame, source)| connection.push(frame, source));
+                pending.into_iter().for_each(|(frame, source)| connection.push(frame, source.map(Memory::Buffer)));
                 self.links.insert(peer, Link::Ucx(Box::new(connection)));
             }
             _ => {
@@ -113,7 +118,7 @@ fn worker_of(progress: &Option<Progress>) -> Option<MutexGuard<'_, Worker>> {
 
 impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_put_bytes: MAX_PUT_BYTES }
+        Capabilities { max_put_bytes: MAX_PUT_BYTES, uses_regions: self.progress.is_some() }
     }
 
     fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {
@@ -123,7 +128,7 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
             .map_err(|error| failed(error.to_string()))?;
         let record = match worker_of(&self.progress) {
             Some(worker) => {
-                worker.expect(token);
+                worker.inbox.expect(token);
                 Record::Address(token, worker.address().map_err(failed)?)
             }
             None => Record::Tcp,
@@ -152,16 +157,29 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
         let frame = Frame { launch, kind };
         match self.links.get_mut(&peer) {
             Some(Link::Opening(opening)) if opening.lost().is_none() => opening.pending.push((frame, source)),
-            Some(Link::Ucx(connection)) => connection.push(frame, source),
+            Some(Link::Ucx(connection)) => connection.push(frame, source.map(Memory::Buffer)),
             Some(Link::Tcp) => self.tcp.send(peer, launch, kind, source),
             Some(Link::Opening(_)) | None => {}
         }
     }
 
-    fn put_from(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, source: Span<'_>) -> Option<u64> {
-        match self.links.get(&peer)? {
-            Link::Tcp => self.tcp.put_from(peer, launch, to, source),
-            Link::Opening(_) | Link::Ucx(_) => None,
+    fn put_from(
+        &mut self,
+        peer: u32,
+        launch: LaunchId,
+        to: RemoteAddress,
+        source: Span<'_>,
+        region: &dyn Fn() -> Option<Region>,
+    ) -> Option<u64> {
+        match self.links.get_mut(&peer)? {
+            Link::Tcp => self.tcp.put_from(peer, launch, to, source, region),
+            Link::Ucx(connection) => {
+                let len = source.len() as u64;
+                let region = if connection.sends_regions(len) { region()? } else { return None };
+                connection.push(Frame { launch, kind: FrameKind::Put { to, len } }, Some(Memory::Region(region)));
+                Some(len)
+            }
+            Link::Opening(_) => None,
         }
     }
 

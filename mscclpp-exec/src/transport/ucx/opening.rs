@@ -3,7 +3,8 @@
 use mscclpp_bootstrap::StreamKeys;
 
 use super::control::{Control, Record, Vote};
-use super::worker::{Endpoint, Token, Worker};
+use super::inbox::Token;
+use super::worker::{Endpoint, Worker};
 use crate::transport::frame::{Frame, Malformed};
 use crate::transport::{Buffer, Lost};
 

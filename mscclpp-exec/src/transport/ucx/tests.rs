@@ -2,7 +2,8 @@
 
 use mscclpp_bootstrap::{StreamKeys, digest};
 
-use super::worker::{HEADER_BYTES, MAX_EAGER_BYTES, OFFER_BYTES, Source, WINDOW};
+use super::inbox::{HEADER_BYTES, MAX_EAGER_BYTES, OFFER_BYTES, WINDOW};
+use super::transfer::Content;
 use super::*;
 use crate::transport::RemoteAddress;
 use crate::transport::tests::streams;
@@ -96,7 +97,7 @@ fn ucx_batch_with_part_of_a_message_ends_the_connection() {
     ] {
         let [mut zero, mut one] = pair([None, None]);
         let (worker, sender) = connection(&mut zero, 1);
-        let batch = Source::<Vec<u8>>::Batch([&signal[..], &rest].concat());
+        let batch = Content::<Vec<u8>>::Batch([&signal[..], &rest].concat());
         let _transfer = worker.send(sender.endpoint(), header(&sender.token(), 2), batch);
         drop(worker);
         assert_eq!(refused(&mut zero, &mut one), expected);
@@ -125,8 +126,8 @@ fn ucx_messages_that_fail_authentication_are_not_delivered() {
             let mut header = header(&sender.token(), 2);
             header[HEADER_BYTES..].copy_from_slice(&prefix);
             let source = match bytes.len() {
-                len if len > MAX_EAGER_BYTES => Source::Offer(bytes, len),
-                _ => Source::Batch([prefix, bytes].concat()),
+                len if len > MAX_EAGER_BYTES => Content::Offer(Memory::Buffer(bytes), len),
+                _ => Content::Batch([prefix, bytes].concat()),
             };
             let _transfer = worker.send(sender.endpoint(), header, source);
             drop(worker);
@@ -142,9 +143,13 @@ fn ucx_messages_that_fail_authentication_are_not_delivered() {
 #[ignore = "needs UCX, see scripts/ucx.sh"]
 fn ucx_messages_of_no_connection_are_dropped() {
     let [mut zero, mut one] = pair([None, None]);
-    for source in [Source::Batch(vec![]), Source::Batch(vec![0; 100]), Source::Offer(vec![0; 100_000], 100_000)] {
+    for content in [
+        Content::Batch(vec![]),
+        Content::Batch(vec![0; 100]),
+        Content::Offer(Memory::Buffer(vec![0; 100_000]), 100_000),
+    ] {
         let (worker, sender) = connection(&mut zero, 1);
-        let mut transfer = worker.send(sender.endpoint(), [0; OFFER_BYTES], source);
+        let mut transfer = worker.send(sender.endpoint(), [0; OFFER_BYTES], content);
         while worker.poll(&mut transfer).is_none() {
             worker.progress();
             assert!(matches!(receive(&mut one, 0), Ok(Received::Nothing)));
@@ -168,7 +173,7 @@ fn ucx_messages_outside_of_the_window_end_the_connection() {
         let [mut zero, mut one] = pair([None, None]);
         let (worker, sender) = connection(&mut zero, 1);
         let _transfer =
-            worker.send(sender.endpoint(), header(&sender.token(), number), Source::<Vec<u8>>::Batch(vec![0; len]));
+            worker.send(sender.endpoint(), header(&sender.token(), number), Content::<Vec<u8>>::Batch(vec![0; len]));
         drop(worker);
         loop {
             zero.progress();

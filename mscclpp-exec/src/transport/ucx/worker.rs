@@ -9,10 +9,11 @@
 //! - Memory of a request is owned by a [`Transfer`] until UCX reports that the request is complete. Transfers that are dropped
 //!   earlier go to the worker, which frees them after it is destroyed: UCX accesses no memory then. Another process may still read
 //!   a source by its address, and gets the bytes that are there, or an error.
+//! - Of a region, UCX gets addresses at which this process accesses nothing, so that it may access them while a plan accesses the same
+//!   memory, and after a launch has failed, when the owner's pages at its own addresses are other ones (`process::buffer`).
 //! - A copy of the process, made by `fork`, leaves everything as it is.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
@@ -21,27 +22,11 @@ use std::time::Duration;
 use mscclpp_bootstrap::ActiveTimeout;
 
 use super::api::*;
+use super::inbox::{self, Arrived, Descriptor, HEADER_BYTES, Inbox, OFFER_BYTES, Token};
 use super::library::{Context, Library};
+use super::transfer::{Abandoned, Content, Memory, Outgoing, Request, Transfer};
 use crate::shm::ProcessMark;
 use crate::transport::Buffer;
-
-/// Identifies a connection in messages. Only the peer knows it.
-pub(super) type Token = [u8; 16];
-
-/// Number of bytes of an active message's header: token and number. The header of an offer has a frame and its seal in addition.
-pub(super) const HEADER_BYTES: usize = size_of::<Token>() + 8;
-/// Number of bytes for the frame and its seal.
-pub(super) const PREFIX_BYTES: usize = crate::transport::frame::FRAME_BYTES + mscclpp_bootstrap::SEAL_BYTES;
-/// Number of bytes of the header of an offer.
-pub(super) const OFFER_BYTES: usize = HEADER_BYTES + PREFIX_BYTES;
-
-/// Maximum number of bytes of a put that is sent before the receiver asks for it.
-pub(super) const MAX_EAGER_BYTES: usize = 8 << 10;
-/// Maximum number of bytes of a batch: the longest put that is sent so, and the signals that follow it.
-pub(super) const MAX_BATCH_BYTES: usize = MAX_EAGER_BYTES + 8 * PREFIX_BYTES;
-
-/// Maximum number of active messages that are sent and not consumed.
-pub(super) const WINDOW: u64 = 256;
 
 /// Identifies the active messages of the engine among those of a worker.
 const AM_ID: c_uint = 1;
@@ -49,39 +34,11 @@ const AM_ID: c_uint = 1;
 /// Maximum duration of the destructor's wait for UCX to send what is on its way, and to end what it has begun.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// An active message that has arrived.
-pub(super) enum Arrived {
-    /// Messages with their bytes, one after the other.
-    Batch(Vec<u8>),
-    /// A frame and its seal, and how to receive the bytes, of which there are as many.
-    Offer([u8; PREFIX_BYTES], Descriptor, usize),
-}
-
-/// `data_desc` of a rendezvous.
-pub(super) struct Descriptor(*mut c_void);
-
-// SAFETY: as for the worker, whose message it is.
-unsafe impl Send for Descriptor {}
-
-/// Arrived messages, by the token of their connection.
-#[derive(Default)]
-struct Inbox(RefCell<BTreeMap<Token, Messages>>);
-
-/// Active messages of a connection that were not taken, by their number.
-#[derive(Default)]
-struct Messages {
-    arrived: BTreeMap<u64, Arrived>,
-    /// Number of the last one that was taken.
-    taken: u64,
-    /// Whether one arrived that no peer sends.
-    is_invalid: bool,
-}
-
 /// A worker.
 pub(super) struct Worker {
     library: &'static Library,
     handle: *mut c_void,
-    inbox: Box<Inbox>,
+    pub(super) inbox: Box<Inbox>,
     abandoned: Abandoned,
     /// Endpoints that are being closed.
     closing: RefCell<Vec<Request>>,
@@ -91,9 +48,6 @@ pub(super) struct Worker {
     num_events: Cell<u64>,
     mark: ProcessMark,
 }
-
-/// Requests that nothing waits for, and the memory that they use.
-type Abandoned = Rc<RefCell<Vec<(Request, Box<dyn Send>)>>>;
 
 // SAFETY: UCX's objects may be used by threads that alternate (`THREAD_MODE_SERIALIZED`), and so may the worker's cells. Its `Rc`
 // is shared only with endpoints and transfers, which the engine owns together with the worker.
@@ -110,91 +64,6 @@ pub(super) struct Endpoint {
 
 // SAFETY: as for the worker, in whose engine the endpoint is.
 unsafe impl Send for Endpoint {}
-
-/// A request that UCX has not reported as complete.
-struct Request(*mut c_void);
-
-/// A request, and the memory that it uses.
-pub(super) struct Transfer<T: Send + 'static> {
-    request: Option<Request>,
-    /// Result of the request, when it is complete.
-    result: Status,
-    /// Memory that UCX accesses, from `Box::into_raw`: nothing else does before the request is complete.
-    memory: *mut T,
-    abandoned: Abandoned,
-}
-
-// SAFETY: as for the worker, in whose engine the transfer is.
-unsafe impl<T: Send> Send for Transfer<T> {}
-
-/// Header and source of an active message.
-pub(super) struct Outgoing<B> {
-    header: [u8; OFFER_BYTES],
-    source: Source<B>,
-}
-
-/// Bytes of an active message.
-pub(super) enum Source<B> {
-    /// Messages, which are sent at once.
-    Batch(Vec<u8>),
-    /// The first bytes of a buffer, which the receiver asks for.
-    Offer(B, usize),
-}
-
-impl<B: Buffer> Source<B> {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Batch(bytes) => bytes,
-            Self::Offer(buffer, len) => &buffer.as_ref()[..*len],
-        }
-    }
-}
-
-/// Receives an active message. UCX calls it within `ucp_worker_progress`.
-extern "C" fn receive(
-    arg: *mut c_void,
-    header: *const c_void,
-    header_length: usize,
-    data: *mut c_void,
-    length: usize,
-    param: *const AmRecvParam,
-) -> Status {
-    if ![HEADER_BYTES, OFFER_BYTES].contains(&header_length) {
-        return OK;
-    }
-    // SAFETY: `arg` is the worker's inbox, which exists as long as the worker does.
-    let inbox = unsafe { &*arg.cast::<Inbox>() };
-    // SAFETY: UCX passes a header of this length.
-    let header = unsafe { std::slice::from_raw_parts(header.cast::<u8>(), header_length) };
-    // SAFETY: UCX passes valid parameters.
-    let is_rendezvous = unsafe { (*param).recv_attr } & AM_RECV_RNDV != 0;
-    let (token, rest) = header.split_first_chunk().unwrap_or((&[0; _], &[]));
-    let (number, prefix) = rest.split_first_chunk().unwrap_or((&[0; _], &[]));
-    // Not borrowed by anyone who calls UCX; a message of no connection is dropped.
-    let Ok(mut messages) = inbox.0.try_borrow_mut() else { return OK };
-    let Some(messages) = messages.get_mut(token) else { return OK };
-    let number = u64::from_le_bytes(*number);
-    let is_next =
-        (1..=WINDOW).contains(&number.wrapping_sub(messages.taken)) && !messages.arrived.contains_key(&number);
-    // What is not expected is kept neither here nor by UCX, so that no sender can exhaust the memory.
-    let arrived = match prefix.try_into() {
-        _ if !is_next => None,
-        Ok(prefix) if is_rendezvous && length > MAX_EAGER_BYTES => {
-            Some(Arrived::Offer(prefix, Descriptor(data), length))
-        }
-        Err(_) if !is_rendezvous && (1..=MAX_BATCH_BYTES).contains(&length) => {
-            // SAFETY: UCX passes data of this length.
-            Some(Arrived::Batch(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) }.to_vec()))
-        }
-        _ => None,
-    };
-    let Some(arrived) = arrived else {
-        messages.is_invalid = true;
-        return OK;
-    };
-    messages.arrived.insert(number, arrived);
-    if is_rendezvous { IN_PROGRESS } else { OK }
-}
 
 /// Notes the error of an endpoint. UCX calls it within its functions.
 extern "C" fn fail(arg: *mut c_void, _endpoint: *mut c_void, status: Status) {
@@ -245,7 +114,7 @@ impl Worker {
             field_mask: AM_HANDLER_ID | AM_HANDLER_FLAGS | AM_HANDLER_CB | AM_HANDLER_ARG,
             id: AM_ID,
             flags: AM_WHOLE_MSG,
-            callback: receive,
+            callback: inbox::receive,
             arg: (&raw const *worker.inbox).cast_mut().cast(),
         };
         // SAFETY: the inbox does not move, and is freed after the worker.
@@ -282,29 +151,9 @@ impl Worker {
         self.num_events.get()
     }
 
-    /// Accepts messages of a connection.
-    pub(super) fn expect(&self, token: Token) {
-        self.inbox.0.borrow_mut().insert(token, Messages::default());
-    }
-
-    /// Takes the next active message of a connection, if it has arrived.
-    pub(super) fn take(&self, token: &Token) -> Option<Arrived> {
-        let mut inbox = self.inbox.0.borrow_mut();
-        let messages = inbox.get_mut(token)?;
-        let arrived = messages.arrived.remove(&(messages.taken + 1))?;
-        messages.taken += 1;
-        Some(arrived)
-    }
-
-    /// Returns whether a message of a connection has arrived that its peer cannot have sent.
-    pub(super) fn is_invalid(&self, token: &Token) -> bool {
-        self.inbox.0.borrow().get(token).is_some_and(|messages| messages.is_invalid)
-    }
-
     /// Accepts no more messages of a connection.
     pub(super) fn forget(&self, token: &Token) {
-        let messages = self.inbox.0.borrow_mut().remove(token);
-        for (_, arrived) in messages.into_iter().flat_map(|messages| messages.arrived) {
+        for arrived in self.inbox.forget(token) {
             if let Arrived::Offer(_, descriptor, _) = arrived {
                 self.release(descriptor);
             }
@@ -385,54 +234,52 @@ impl Worker {
         format!("{}: {transports}", self.library.identity())
     }
 
-    /// Sends an active message: a header, of which only the first part is used for a batch, and a source.
+    /// Sends an active message: a header, of which only the first part is used for a batch, and its content.
     pub(super) fn send<B: Buffer + 'static>(
         &self,
         endpoint: &Endpoint,
         header: [u8; OFFER_BYTES],
-        source: Source<B>,
+        content: Content<B>,
     ) -> Transfer<Outgoing<B>> {
-        let memory = Box::into_raw(Box::new(Outgoing { header, source }));
+        let memory = Box::into_raw(Box::new(Outgoing { header, content }));
         // SAFETY: the pointer is from `Box::into_raw`, and only this function has it so far.
-        let source = unsafe { &(*memory).source };
-        let (flag, header_bytes) = match source {
-            Source::Batch(_) => (AM_SEND_EAGER, HEADER_BYTES),
-            Source::Offer(..) => (AM_SEND_RNDV, OFFER_BYTES),
+        let content = unsafe { &mut (*memory).content };
+        let (flag, header_bytes) = match content {
+            Content::Batch(_) => (AM_SEND_EAGER, HEADER_BYTES),
+            Content::Offer(..) => (AM_SEND_RNDV, OFFER_BYTES),
         };
-        let (bytes, len) = (source.bytes().as_ptr(), source.bytes().len());
+        let (bytes, len) = content.bytes();
         let param = param(flag);
         let pointer = match endpoint.is_closed {
             true => LOST,
-            // SAFETY: the endpoint is valid. Header and source stay where they are, and are not changed, until the request is
-            // complete: only the transfer has the pointer to their owner.
+            // SAFETY: the endpoint is valid. Header and content stay where they are until the request is complete: only the transfer has
+            // the pointer to their owner. This process changes neither, except for a region, whose bytes it does not access here.
             false => unsafe {
                 let header = (&raw const (*memory).header).cast();
                 let send = self.library.functions.ucp_am_send_nbx;
                 send(endpoint.handle, AM_ID, header, header_bytes, bytes.cast(), len, &param)
             },
         };
-        self.transfer(pointer, memory)
+        Transfer::new(pointer, memory, &self.abandoned)
     }
 
-    /// Receives the bytes of a rendezvous into a buffer.
+    /// Receives the bytes of a rendezvous into memory.
     ///
     /// # Panics
-    /// If the buffer is shorter than `len`.
-    pub(super) fn receive<B: Buffer + 'static>(&self, descriptor: Descriptor, len: usize, buffer: B) -> Transfer<B> {
-        let memory = Box::into_raw(Box::new(buffer));
-        // SAFETY: the pointer is from `Box::into_raw`, and only this function has it so far.
-        let bytes = unsafe { &mut *memory }.as_mut()[..len].as_mut_ptr();
+    /// If the memory is shorter than `len`.
+    pub(super) fn receive<B: Buffer + 'static>(
+        &self,
+        descriptor: Descriptor,
+        len: usize,
+        mut memory: Memory<B>,
+    ) -> Transfer<Memory<B>> {
+        let bytes = memory.base(len);
+        let memory = Box::into_raw(Box::new(memory));
         let receive = self.library.functions.ucp_am_recv_data_nbx;
-        // SAFETY: the descriptor was not used before. The buffer stays where it is until the request is complete: only the
+        // SAFETY: the descriptor was not used before. The memory stays where it is until the request is complete: only the
         // transfer has the pointer to its owner.
         let pointer = unsafe { receive(self.handle, descriptor.0, bytes.cast(), len, &param(0)) };
-        self.transfer(pointer, memory)
-    }
-
-    fn transfer<T: Send>(&self, pointer: StatusPtr, memory: *mut T) -> Transfer<T> {
-        let result = status_of(pointer);
-        let request = (result.is_none() && !pointer.is_null()).then_some(Request(pointer));
-        Transfer { request, result: result.unwrap_or(OK), memory, abandoned: Rc::clone(&self.abandoned) }
+        Transfer::new(pointer, memory, &self.abandoned)
     }
 
     /// Starts to flush an endpoint: what was sent needs no more calls of this worker when the flush is complete.
@@ -442,16 +289,12 @@ impl Worker {
             // SAFETY: the endpoint is valid.
             false => unsafe { (self.library.functions.ucp_ep_flush_nbx)(endpoint.handle, &param(0)) },
         };
-        self.transfer(pointer, Box::into_raw(Box::new(())))
+        Transfer::new(pointer, Box::into_raw(Box::new(())), &self.abandoned)
     }
 
     /// Returns whether a transfer is complete, and its result then.
     pub(super) fn poll<T: Send>(&self, transfer: &mut Transfer<T>) -> Option<Result<(), String>> {
-        if let Some(request) = &transfer.request {
-            transfer.result = self.status(request)?;
-            transfer.request = None;
-        }
-        Some(self.library.check(transfer.result))
+        transfer.poll(|request| self.status(request)).map(|result| self.library.check(result))
     }
 
     /// Returns the error that UCX has reported of an endpoint.
@@ -511,36 +354,6 @@ impl Worker {
 
 /// The error of a closed endpoint: `UCS_ERR_CONNECTION_RESET`.
 const LOST: StatusPtr = -25_isize as StatusPtr;
-
-impl<T: Send> Transfer<T> {
-    /// Returns whether it is not known to be complete.
-    pub(super) fn is_pending(&self) -> bool {
-        self.request.is_some()
-    }
-
-    /// Returns the memory of a transfer that is complete.
-    pub(super) fn into_memory(mut self) -> Option<T> {
-        if self.request.is_some() {
-            return None;
-        }
-        let memory = std::mem::replace(&mut self.memory, null_mut());
-        // SAFETY: the pointer is from `Box::into_raw`, UCX does not use it any more, and it is not null before this.
-        Some(*unsafe { Box::from_raw(memory) })
-    }
-}
-
-impl<T: Send + 'static> Drop for Transfer<T> {
-    fn drop(&mut self) {
-        if self.memory.is_null() {
-            return;
-        }
-        // SAFETY: the pointer is from `Box::into_raw`, and not used any more.
-        let memory = unsafe { Box::from_raw(self.memory) };
-        if let Some(request) = self.request.take() {
-            self.abandoned.borrow_mut().push((request, memory));
-        }
-    }
-}
 
 impl Drop for Worker {
     fn drop(&mut self) {
