@@ -31,7 +31,7 @@ use crate::transport::{Buffer, Lost};
 const MAX_SENT_BYTES: usize = 4 << 20;
 
 /// Number of calls after which the stream is read, which takes a call of the system.
-const CONTROL_INTERVAL: u32 = 32;
+const CONTROL_INTERVAL: u32 = 128;
 
 /// A connection.
 pub(super) struct Connection<B: Buffer + 'static> {
@@ -44,6 +44,8 @@ pub(super) struct Connection<B: Buffer + 'static> {
     /// Messages to send, and the number of bytes that they keep.
     queue: VecDeque<(Frame, Option<Memory<B>>)>,
     queued: usize,
+    /// Memory of an earlier batch, for the next one.
+    spare: Vec<u8>,
     /// Active messages that UCX has, and the number of bytes of buffers in them.
     sending: Vec<Sending<B>>,
     sending_bytes: usize,
@@ -94,6 +96,7 @@ impl<B: Buffer + 'static> Connection<B> {
             tokens,
             queue: VecDeque::new(),
             queued: 0,
+            spare: Vec::new(),
             sending: Vec::new(),
             sending_bytes: 0,
             sent: 0,
@@ -163,7 +166,8 @@ impl<B: Buffer + 'static> Connection<B> {
     /// Sends a message, and those that wait after it as far as they fit into the same batch.
     fn send_batch(&mut self, worker: &Worker, mut frame: Frame, mut source: Option<Memory<B>>) {
         let prefix_bytes = self.prefix_bytes();
-        let (mut batch, mut len) = (Vec::with_capacity(MAX_BATCH_BYTES), 0);
+        let (mut batch, mut len) = (std::mem::take(&mut self.spare), 0);
+        batch.clear();
         loop {
             self.queued -= queued_bytes(&frame, source.as_ref());
             let bytes = source.as_ref().map_or(&[][..], |source| source.content(frame.len() as usize));
@@ -217,17 +221,21 @@ impl<B: Buffer + 'static> Connection<B> {
     /// Frees the sources that UCX does not need any more, and returns whether there were any.
     fn complete_sends(&mut self, worker: &Worker) -> bool {
         let before = self.sending.len();
-        let (broken, bytes) = (&mut self.broken, &mut self.sending_bytes);
-        self.sending.retain_mut(|sending| match worker.poll(&mut sending.transfer) {
-            None => true,
-            Some(result) => {
-                *bytes -= sending.in_buffers;
-                if let Err(reason) = result {
-                    broken.get_or_insert(reason);
-                }
-                false
+        let mut at = 0;
+        while let Some(sending) = self.sending.get_mut(at) {
+            let Some(result) = worker.poll(&mut sending.transfer) else {
+                at += 1;
+                continue;
+            };
+            let sending = self.sending.swap_remove(at);
+            self.sending_bytes -= sending.in_buffers;
+            if let Err(reason) = result {
+                self.broken.get_or_insert(reason);
             }
-        });
+            if let Some(Outgoing { content: Content::Batch(batch), .. }) = sending.transfer.into_memory() {
+                self.spare = batch;
+            }
+        }
         self.sending.len() < before
     }
 

@@ -86,8 +86,8 @@ impl<B: Buffer + 'static> Ucx<B> {
 
     /// Continues to open a connection.
     fn advance(&mut self, peer: u32) {
-        let worker = worker_of(&self.progress);
         let Some(Link::Opening(opening)) = self.links.get_mut(&peer) else { return };
+        let worker = worker_of(&self.progress);
         let Some(agreed) = opening.advance(worker.as_deref(), self.is_required) else { return };
         let Some(Link::Opening(opening)) = self.links.remove(&peer) else { return };
         let (control, keys, pending) = (opening.control, opening.keys, opening.pending);
@@ -192,9 +192,10 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
     }
 
     fn progress(&mut self) -> bool {
-        let opening = |(peer, link): (&u32, &Link<B>)| matches!(link, Link::Opening(_)).then_some(*peer);
-        let openings: Vec<_> = self.links.iter().filter_map(opening).collect();
-        openings.into_iter().for_each(|peer| self.advance(peer));
+        if self.links.values().any(|link| matches!(link, Link::Opening(_))) {
+            let peers: Vec<_> = self.links.keys().copied().collect();
+            peers.into_iter().for_each(|peer| self.advance(peer));
+        }
         let mut progress = self.tcp.progress();
         if let Some(worker) = worker_of(&self.progress) {
             // What waits is sent first: a look for what has arrived takes as long as a short message over sockets.

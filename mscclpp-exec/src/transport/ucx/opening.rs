@@ -147,6 +147,11 @@ fn probe(worker: &Worker, address: &[u8]) -> (Vote, Option<Endpoint>) {
             let vote = if found.iter().any(|(name, _)| is_rdma(name)) { Vote::Rdma } else { Vote::Sockets };
             (vote, Some(endpoint))
         }
+        // A version that does not say what it uses, and has shared memory alone.
+        Err(_) if !worker.reports_transports() => {
+            let endpoint = worker.connect(address, false).ok();
+            (if endpoint.is_some() { Vote::SharedMemory } else { Vote::Unreachable }, endpoint)
+        }
         Err(_) => (Vote::Unreachable, None),
     }
 }

@@ -47,7 +47,8 @@ impl Progress {
         if self.mark.is_copy() {
             return None;
         }
-        self.shared.uses.fetch_add(1, Relaxed);
+        // Only the rank counts them.
+        self.shared.uses.store(self.shared.uses.load(Relaxed).wrapping_add(1), Relaxed);
         Some(self.shared.worker.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
