@@ -16,7 +16,7 @@ impl Launch<'_> {
                 return Progress::Blocked;
             }
         }
-        self.wait_for_flush(code, state, flush)
+        self.wait_for_flush(code, instr, state, flush)
     }
 
     /// Waits until all packets of the source are present, then queues a transfer to each destination.
@@ -56,7 +56,7 @@ impl Launch<'_> {
                 return Progress::Blocked;
             }
         }
-        self.wait_for_flush(code, state, flush)
+        self.wait_for_flush(code, instr, state, flush)
     }
 
     /// Queues the next trigger of the current operation, and returns whether there was room.
@@ -71,14 +71,21 @@ impl Launch<'_> {
         true
     }
 
-    /// Waits for a flush. A queue is served in order, so waiting for its last trigger is waiting for all.
-    fn wait_for_flush(&self, code: &Block, state: &AgentState, flush: bool) -> Progress {
-        let waits = flush && state.at.number > 0;
-        if waits && !self.counters.fifos[code.proxy as usize].is_handled(state.ticket) {
-            Progress::Blocked
-        } else {
-            Progress::Next
+    /// Waits for a flush. A queue is served in order, so waiting for its last trigger is waiting for all; sources for other nodes may be
+    /// in use for longer.
+    fn wait_for_flush(&self, code: &Block, instr: &Instr, state: &AgentState, flush: bool) -> Progress {
+        if !flush || state.at.number == 0 {
+            return Progress::Next;
         }
+        let is_handled = self.counters.fifos[code.proxy as usize].is_handled(state.ticket);
+        let are_read = || self.program.ids(instr).iter().all(|&channel| self.are_sources_read(channel));
+        if is_handled && are_read() { Progress::Next } else { Progress::Blocked }
+    }
+
+    /// Returns whether no data for the peer of a channel is read any more.
+    fn are_sources_read(&self, channel: u32) -> bool {
+        let peer = self.program.channels[channel as usize].peer;
+        self.remote(peer).is_none_or(|remote| remote.are_sources_read(peer))
     }
 
     /// Serves a queue until it is empty or the fuel is used up.

@@ -20,9 +20,15 @@ pub(crate) trait Remote {
     /// end. Returns how many bytes were sent; if not all, the next message to the rank must be the rest.
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, from: Span<'_>, len: u64) -> u64;
 
+    /// Returns whether no data that was passed for a rank is read any more.
+    fn are_sources_read(&self, rank: u32) -> bool;
+
     /// Adds one to the counter of a channel of a rank.
     fn signal(&self, rank: u32, channel: u32);
 }
+
+/// Maximum offset in an operand that another rank may name: more than any memory has, and so little that no sum overflows.
+const MAX_OFFSET: u64 = 1 << 48;
 
 /// Maximum number of bytes of data that are sent at once.
 const MAX_SEND_BYTES: u64 = 1 << 18;
@@ -52,22 +58,23 @@ impl<'a> Launch<'a> {
     /// Returns the memory of `rank` into which data for an operand of an instruction can be received, from byte `done` on of those
     /// that begin with `trigger`, at most `len` bytes. `None` if it must be written by [`accept`](Self::accept).
     pub(crate) fn destination(&self, rank: u32, trigger: &Trigger, done: u64, len: u64) -> Option<Span<'a>> {
-        let instr = self.program.instrs.get(trigger.instr as usize)?;
-        let dst = self.program.dsts(instr).get(trigger.number as usize).filter(|dst| dst.rank == rank)?;
+        let dst = self.operand(rank, trigger)?;
         let at = trigger.at.checked_add(done)?;
         let (to, run) = self.span(dst, at, len);
         (scale(dst) == 1 && to.len() as u64 == run && run > 0 && to.is_writable()).then_some(to)
     }
 
+    /// Returns the operand in memory of `rank` that a trigger of another rank names; `None` if no plan sends it.
+    fn operand(&self, rank: u32, trigger: &Trigger) -> Option<&'a Operand> {
+        let instr = self.program.instrs.get(trigger.instr as usize)?;
+        let dst = self.program.dsts(instr).get(trigger.number as usize)?;
+        (dst.rank == rank && trigger.at <= MAX_OFFSET).then_some(dst)
+    }
+
     /// Writes data that arrived for an operand of an instruction, and returns whether there is such an operand in
     /// memory of `rank`.
     pub(crate) fn accept(&self, rank: u32, trigger: &Trigger, bytes: &[u8]) -> bool {
-        let Some(instr) = self.program.instrs.get(trigger.instr as usize) else {
-            return false;
-        };
-        let Some(dst) = self.program.dsts(instr).get(trigger.number as usize).filter(|dst| dst.rank == rank) else {
-            return false;
-        };
+        let Some(dst) = self.operand(rank, trigger) else { return false };
         let mut done = 0;
         while done < bytes.len() as u64 {
             let (to, run) =

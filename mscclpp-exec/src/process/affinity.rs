@@ -1,14 +1,12 @@
 //! Processors on which a rank may run, and whether they suffice for all ranks that share them.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
-
-/// Number of bytes that identify a machine.
-const MACHINE_BYTES: usize = 36;
+use sha2::{Digest, Sha256};
 
 /// Processors that a rank may use.
 pub(super) struct CpuAffinity {
-    /// Equal for processes of one running kernel, also where `MSCCLPP_HOST_ID` or containers make them several nodes.
-    machine: [u8; MACHINE_BYTES],
+    /// Equal for processes that share a running kernel and a name of the host, also where `MSCCLPP_HOST_ID` makes them several nodes.
+    machine: [u8; 32],
     bits: Vec<u8>,
 }
 
@@ -21,11 +19,10 @@ impl CpuAffinity {
                 bits[cpu / 8] |= 1 << (cpu % 8);
             }
         }
-        let boot = std::fs::read("/proc/sys/kernel/random/boot_id");
-        let name = boot.unwrap_or_else(|_| rustix::system::uname().nodename().to_bytes().to_vec());
-        let mut machine = [0; MACHINE_BYTES];
-        machine.iter_mut().zip(name).for_each(|(to, from)| *to = from);
-        Self { machine, bits }
+        // Two machines may have one of both in common: copies of a virtual machine, or hosts without names.
+        let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let machine = Sha256::new().chain_update(boot).chain_update(rustix::system::uname().nodename().to_bytes());
+        Self { machine: machine.finalize().into(), bits }
     }
 
     /// Returns what other ranks need of it.

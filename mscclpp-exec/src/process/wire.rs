@@ -218,7 +218,8 @@ impl NodeConnections {
             // After its end, a rank sends nothing of this launch.
             while taken < MAX_TAKEN_BYTES && self.ended(peer).is_none_or(|ended| ended.get() < current) {
                 let (id, pool) = (self.id.get(), &self.pool);
-                let mut incoming = Incoming { rank, id, launch, pool, memory: &self.memory };
+                let memory = senders.binary_search(&peer).is_ok().then_some(&self.memory);
+                let mut incoming = Incoming { rank, id, launch, pool, memory };
                 let received = transport.receive(peer, current, &mut incoming);
                 let received = received.map_err(|malformed| match malformed {
                     Malformed::Unauthenticated { number } => {
@@ -318,7 +319,8 @@ struct Incoming<'a> {
     id: LaunchId,
     launch: &'a Launch<'a>,
     pool: &'a Pool,
-    memory: &'a RefCell<LaunchMemory>,
+    /// `None` for a rank that does not send to this one in the launch: the launch does not wait for what it sends.
+    memory: Option<&'a RefCell<LaunchMemory>>,
 }
 
 impl Destination<PooledBuffer> for Incoming<'_> {
@@ -337,9 +339,10 @@ impl Destination<PooledBuffer> for Incoming<'_> {
     }
 
     fn region(&mut self, put: &Frame) -> Option<Region> {
+        let memory = self.memory?;
         let span = self.memory(put, 0).filter(|span| span.len() as u64 == put.len())?;
         let addresses = span.addresses();
-        self.memory.borrow().region(&addresses)
+        memory.borrow().region(&addresses)
     }
 }
 
@@ -392,6 +395,10 @@ impl Remote for NodeConnections {
         let source = self.pool.filled_by(|to| from.read(len as usize, to));
         transport.put(rank, self.id.get(), to, len, Some(source));
         len
+    }
+
+    fn are_sources_read(&self, rank: u32) -> bool {
+        !self.transport.borrow().keeps_regions(rank)
     }
 
     fn signal(&self, rank: u32, channel: u32) {

@@ -99,8 +99,8 @@ impl Segment {
         Self { base, len, mapped, process: getpid() }
     }
 
-    /// Maps a part of the memory once more, at other addresses. `None` if the system cannot, or the pages of the part were
-    /// [replaced](Self::replace_pages).
+    /// Maps a part of the memory once more, at other addresses. `None` if the system cannot, for example where the first page of the part
+    /// was [replaced](Self::replace_pages).
     ///
     /// # Panics
     /// If the part does not begin at a page boundary, or is not in the segment.

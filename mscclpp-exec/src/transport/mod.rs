@@ -18,7 +18,8 @@
 //! 2. **Launches.** A message names its launch. It stays in the engine until the receiver asks for messages of that
 //!    launch, so a rank's memory is written only while the rank is in the launch. An engine that writes to memory itself
 //!    must observe this too, or leave it to plans that are proved to handshake.
-//! 3. **Sources.** A source belongs to the engine from [`put`](Transport::put) until it can be reused; then it is dropped.
+//! 3. **Sources.** A source belongs to the engine from [`put`](Transport::put) until it can be reused; then it is dropped. A region is
+//!    memory that the plan uses too: a flush waits until the engine [does not keep it](Transport::keeps_regions) any more.
 //!    [`is_flushed`](Transport::is_flushed) says that no source of a connection is in use, and nothing of its destinations.
 //! 4. **Progress.** No call waits. Messages move within calls only, so a rank that waits for anything must continue to call
 //!    [`progress`](Transport::progress) and [`receive`](Transport::receive): the peer that it waits for may be unable to
@@ -195,6 +196,11 @@ pub(crate) trait Transport<B: Buffer>: Send {
         _region: &dyn Fn() -> Option<Region>,
     ) -> Option<u64> {
         None
+    }
+
+    /// Returns whether a region that an earlier [`put_from`](Self::put_from) has left to the engine may still be read.
+    fn keeps_regions(&self, _peer: u32) -> bool {
+        false
     }
 
     /// Sends a signal. Without a connection, or to a lost peer, it does nothing.

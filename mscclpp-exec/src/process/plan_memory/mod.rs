@@ -3,7 +3,7 @@
 //! All plans of the ranks of a node share a few slabs, each of which the first rank of the node creates and every process
 //! maps once. An allocation is a place in one of them with a part for each rank, whose pages the rank itself allocates,
 //! on its own memory node. All slabs together at least double with each new one, so a process has as many mappings as the
-//! logarithm of the bytes, however many plans and ranks there are.
+//! logarithm of the bytes, however many plans and ranks there are, and one more for each allocation of which UCX gets regions.
 //!
 //! # Agreement
 //!
@@ -15,7 +15,7 @@
 //! # Why this is sound
 //!
 //! Ranks of one process access a slab at the same addresses, whichever of them has the part. They do so through
-//! [`SharedCacheLines`] and [`Views`] only, which is to say in atomic units, and no
+//! [`SharedCacheLines`] and [`Views`] only (a [`Region`] has other addresses), which is to say in atomic units, and no
 //! reference to the elements exists. Where a unit is depends on the bounds of a view: those of a part, and in a part for
 //! copies those of the copy, which ranks compute instead of accepting them from each other. A place becomes another
 //! allocation's only after all ranks have dropped their handles and reported that in a call, which orders all accesses

@@ -241,6 +241,30 @@ fn results_on_ucx_are_equal() {
     }
 }
 
+/// Every built-in algorithm that runs on several nodes, with messages that UCX moves between regions. Some overwrite what they have sent
+/// after a flush.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn results_of_all_algorithms_on_ucx_are_equal() {
+    let mut ran = BTreeSet::new();
+    for algorithm in algorithms::all() {
+        for (ranks, per_node) in [(2, 1), (4, 2)].into_iter().filter(|&(ranks, nodes)| algorithm.supports(ranks, nodes))
+        {
+            for part in [5000, 100_000] {
+                let expected = Expected { are_shared: true, ..Expected::new(algorithm.name(), ranks, per_node, part) };
+                println!("{}", expected.name);
+                let runs = expected.run_on(&|_| ucx());
+                if runs.iter().all(|run| matches!(run, Err(Error::CrossNodeAccess { .. }))) {
+                    continue;
+                }
+                assert!(runs.iter().all(|run| matches!(run, Ok(0))), "{}: {runs:?}", expected.name);
+                ran.insert(algorithm.name());
+            }
+        }
+    }
+    assert!(ran.len() >= 20, "{ran:?}");
+}
+
 fn ucx() -> Box<dyn Transport<PooledBuffer>> {
     Box::new(Ucx::new(true).expect("a UCX, see scripts/ucx-env.sh"))
 }

@@ -85,6 +85,12 @@ struct Sending<B: Buffer + 'static> {
     in_buffers: usize,
 }
 
+impl<B: Buffer + 'static> Sending<B> {
+    fn is_region(&self) -> bool {
+        self.has_bytes && self.in_buffers == 0
+    }
+}
+
 impl<B: Buffer + 'static> Connection<B> {
     /// `tokens`: those in messages to the peer, and from it. The stream has only records of this module from now on.
     pub(super) fn new(control: Control, endpoint: Endpoint, keys: Option<StreamKeys>, tokens: [Token; 2]) -> Self {
@@ -134,6 +140,12 @@ impl<B: Buffer + 'static> Connection<B> {
     /// sent.
     pub(super) fn sends_regions(&self, len: u64) -> bool {
         len > MAX_EAGER_BYTES as u64 && self.keys.is_none()
+    }
+
+    /// Returns whether regions wait to be sent, or UCX has them.
+    pub(super) fn keeps_regions(&self) -> bool {
+        let is_region = |source: &Option<Memory<B>>| matches!(source, Some(Memory::Region(_)));
+        self.queue.iter().any(|(_, source)| is_region(source)) || self.sending.iter().any(Sending::is_region)
     }
 
     /// Returns the number of bytes that the connection keeps until they are sent.

@@ -183,6 +183,10 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
         }
     }
 
+    fn keeps_regions(&self, peer: u32) -> bool {
+        matches!(self.links.get(&peer), Some(Link::Ucx(connection)) if connection.keeps_regions())
+    }
+
     fn is_flushed(&self, peer: u32) -> bool {
         match self.links.get(&peer) {
             Some(Link::Opening(opening)) => opening.pending.is_empty(),

@@ -64,6 +64,28 @@ fn ucx_receiver_keeps_a_bounded_number_of_messages() {
     }
 }
 
+/// A launch does not wait for what follows its end, whatever the peer sends.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_receives_no_bytes_after_the_end_of_a_launch() {
+    let [mut zero, mut one] = pair([None, None]);
+    zero.signal(1, id(), Signal::End);
+    zero.put(1, id(), RemoteAddress { key: 1, offset: 0 }, 100_000, Some(vec![0; 100_000]));
+    for _ in 0..1000 {
+        zero.progress();
+        one.progress();
+    }
+    let received = one.receive(0, 1, &mut |_| panic!("memory for the put")).expect("valid");
+    assert!(matches!(received, Received::Message(Frame { kind: FrameKind::Signal(Signal::End), .. }, None)));
+    loop {
+        zero.progress();
+        if let Received::Message(frame, buffer) = receive(&mut one, 0).expect("valid") {
+            assert_eq!((frame.len(), buffer.map(|buffer| buffer.len())), (100_000, Some(100_000)));
+            break;
+        }
+    }
+}
+
 /// Returns the header of an active message, with zeros for a frame.
 fn header(token: &Token, number: u64) -> [u8; OFFER_BYTES] {
     let mut header = [0; OFFER_BYTES];

@@ -7,8 +7,8 @@
 //! - UCX calls back only within its functions, in the same thread. The callbacks touch the [`Inbox`] and the state of an
 //!   endpoint, which no other code borrows while it calls UCX.
 //! - Memory of a request is owned by a [`Transfer`] until UCX reports that the request is complete. Transfers that are dropped
-//!   earlier go to the worker, which frees them after it is destroyed: UCX accesses no memory then. Another process may still read
-//!   a source by its address, and gets the bytes that are there, or an error.
+//!   earlier go to the worker, which frees them when they are complete. Endpoints that detect losses complete all requests when they
+//!   are closed; what remains of others is never freed, because another process may still read and write it by its address.
 //! - Of a region, UCX gets addresses at which this process accesses nothing, so that it may access them while a plan accesses the same
 //!   memory, and after a launch has failed, when the owner's pages at its own addresses are other ones (`process::buffer`).
 //! - A copy of the process, made by `fork`, leaves everything as it is.
@@ -271,10 +271,11 @@ impl Worker {
         &self,
         descriptor: Descriptor,
         len: usize,
-        mut memory: Memory<B>,
+        memory: Memory<B>,
     ) -> Transfer<Memory<B>> {
-        let bytes = memory.base(len);
         let memory = Box::into_raw(Box::new(memory));
+        // SAFETY: the pointer is from `Box::into_raw`, and only this function has it so far.
+        let bytes = unsafe { &mut *memory }.base(len);
         let receive = self.library.functions.ucp_am_recv_data_nbx;
         // SAFETY: the descriptor was not used before. The memory stays where it is until the request is complete: only the
         // transfer has the pointer to its owner.
@@ -359,6 +360,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         // UCX is destroyed by the process that has created it.
         let is_over = !self.mark.is_copy() && self.progress_until(Self::is_closed);
+        std::mem::forget(std::mem::take(&mut *self.abandoned.borrow_mut()));
         if is_over {
             // SAFETY: all endpoints are closed, and nothing uses the worker any more.
             unsafe { (self.library.functions.ucp_worker_destroy)(self.handle) };
@@ -366,7 +368,6 @@ impl Drop for Worker {
         }
         // UCX may still use this memory.
         std::mem::forget(std::mem::take(&mut self.inbox));
-        std::mem::forget(std::mem::take(&mut *self.abandoned.borrow_mut()));
         std::mem::forget(std::mem::take(&mut *self.errors.borrow_mut()));
     }
 }

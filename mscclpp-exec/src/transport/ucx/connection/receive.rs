@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mscclpp_bootstrap::{BodyHasher, Digest, StreamKeys};
 
 use super::Connection;
-use crate::transport::frame::{Frame, FrameKind, Malformed};
+use crate::transport::frame::{Frame, FrameKind, Malformed, Signal};
 use crate::transport::ucx::control::Record;
 use crate::transport::ucx::inbox::{Arrived, Descriptor, WINDOW};
 use crate::transport::ucx::transfer::{Memory, Transfer};
@@ -119,10 +119,17 @@ impl<B: Buffer + 'static> Connection<B> {
         match arrived {
             Arrived::Batch(batch) => self.open_in_batch(Arc::new(batch), 0, most),
             Arrived::Offer(prefix, descriptor, len) => {
-                let (frame, digest) = self.open(&prefix, most)?;
-                if len as u64 != frame.len() {
-                    return Err(self.other_length(len, frame.len()));
-                }
+                let opened = self.open(&prefix, most).and_then(|(frame, digest)| match frame.len() {
+                    expected if expected == len as u64 => Ok((frame, digest)),
+                    expected => Err(self.other_length(len, expected)),
+                });
+                let (frame, digest) = match opened {
+                    Ok(opened) => opened,
+                    Err(malformed) => {
+                        worker.release(descriptor);
+                        return Err(malformed);
+                    }
+                };
                 let (number, bytes) = (self.opened, Bytes::Offered(Some(descriptor)));
                 self.incoming.push_back(Incoming { frame, number, digest, bytes, is_last: true });
                 Ok(true)
@@ -174,7 +181,9 @@ impl<B: Buffer + 'static> Connection<B> {
         for at in 0..self.incoming.len() {
             let (earlier, rest) = self.incoming.make_contiguous().split_at_mut(at);
             let Some(Incoming { frame, bytes, .. }) = rest.first_mut() else { break };
-            if frame.launch.launch > launch {
+            // No bytes follow the end of a launch, whose memory is the caller's again.
+            let is_end = matches!(frame.kind, FrameKind::Signal(Signal::End | Signal::Leave | Signal::Abort));
+            if frame.launch.launch > launch || is_end {
                 break;
             }
             let Bytes::Offered(descriptor) = bytes else { continue };
