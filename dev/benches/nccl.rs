@@ -1,6 +1,6 @@
 //! Host time of NCCL's calls: `cargo bench -p mscclpp-dev --bench nccl`.
 //!
-//! Two processes on simulated devices call `mscclpp-nccl`, and then a library whose functions do nothing, in the same way. A library
+//! Two processes on simulated devices, and one with two ranks, call `mscclpp-nccl`, and then a library whose functions do nothing, in the same way. A library
 //! before the driver skips the launches, whose kernels would run on the same cores, and measures the time of the driver's other
 //! functions; what remains is the time of this library. Medians of 61 rounds.
 
@@ -27,8 +27,13 @@ fn main() {
     }
 }
 
-/// Kinds of calls.
-const KINDS: [&str; 3] = ["all_reduce", "all_reduce_in_group_of_8", "send_and_recv"];
+/// Kinds of calls, and the number of processes that make them.
+const KINDS: [(&str, usize); 4] = [
+    ("all_reduce", 2),
+    ("all_reduce_in_group_of_8", 2),
+    ("send_and_recv", 2),
+    ("all_reduce_of_2_ranks_in_a_thread", 1),
+];
 
 /// Times of a kind of call without its launches, in nanoseconds, and hundredths of launches.
 struct Row {
@@ -50,7 +55,7 @@ fn run() -> Result<(), String> {
     }
     println!("simulated devices, two processes; nanoseconds of host time per call");
     println!(
-        "{:<26} {:>8} {:>9} {:>10} {:>9} {:>10}  target",
+        "{:<34} {:>9} {:>9} {:>10} {:>9} {:>10}  target",
         "call", "no launch", "launches", "in driver", "the rest", "empty NCCL"
     );
     for (row, empty) in ours?.iter().zip(empty?) {
@@ -58,7 +63,7 @@ fn run() -> Result<(), String> {
         let verdict = if row.total.saturating_sub(empty.total) <= TARGET { "reached" } else { "missed" };
         let Row { name, total, driver, .. } = row;
         let launches = row.launches as f64 / 100.0;
-        println!("{name:<26} {total:>8} {launches:>9.2} {driver:>10} {rest:>9} {:>10}  {verdict}", empty.total);
+        println!("{name:<34} {total:>9} {launches:>9.2} {driver:>10} {rest:>9} {:>10}  {verdict}", empty.total);
     }
     Ok(())
 }
@@ -81,12 +86,12 @@ fn measure(folder: &Path, program: &Path, driver: &Path, nccl: &Path) -> Result<
         std::os::unix::fs::symlink(library, folder.join(name)).map_err(|error| error.to_string())?;
     }
     let path = format!("{}:{}", folder.display(), folder.parent().unwrap_or(folder).display());
-    KINDS.iter().map(|kind| measure_kind(program, kind, &path)).collect()
+    KINDS.iter().map(|&kind| measure_kind(program, kind, &path)).collect()
 }
 
 /// Measures a kind of call; `path`: folders with the libraries.
-fn measure_kind(program: &Path, kind: &str, path: &str) -> Result<Row, String> {
-    let outputs = run_program(program, 2, &[kind], &[("LD_LIBRARY_PATH", path)])?;
+fn measure_kind(program: &Path, (kind, processes): (&str, usize), path: &str) -> Result<Row, String> {
+    let outputs = run_program(program, processes, &[kind], &[("LD_LIBRARY_PATH", path)])?;
     ran(&outputs)?;
     let printed = text(&outputs[0]);
     let row = |line: &str| -> Option<Row> {

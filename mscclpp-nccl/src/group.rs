@@ -2,17 +2,17 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::thread;
 
 use crate::abi::Code;
 use crate::call::{Arguments, Call};
 use crate::comm::{self, Comm, Identity, OneSided, transfer};
 use crate::config::CallConfig;
-use crate::entry::{Result, panicked};
+use crate::entry::Result;
 use crate::forward::{self, Nested};
 use crate::kind::Kind;
 use crate::open_group::{self, Closed};
 use crate::profiler;
+use crate::workers;
 
 /// A call that the real NCCL alone serves.
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
@@ -171,7 +171,7 @@ struct Lane {
 }
 
 /// Makes calls: those of each rank in the order that no ranks wait for each other in a cycle, and the ranks of this process
-/// at once, each in a thread.
+/// at once, each in a thread of its own.
 fn make(mut calls: Vec<Deferred>) -> Result<()> {
     if calls.len() <= 1 {
         return calls.pop().map_or(Ok(()), Deferred::run);
@@ -199,15 +199,7 @@ fn make(mut calls: Vec<Deferred>) -> Result<()> {
     if lanes.len() <= 1 {
         return lanes.pop().map_or(Ok(()), |lane| make_lane(lane.calls));
     }
-    thread::scope(|scope| {
-        let threads: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(|| make_lane(lane.calls))).collect();
-        // All of them are joined, also if one fails.
-        let mut result = Ok(());
-        for thread in threads {
-            result = result.and(thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
-        }
-        result
-    })
+    workers::run_at_once(lanes.into_iter().map(|lane| || make_lane(lane.calls)).collect())
 }
 
 /// Makes the calls of one rank. If all of them are forwarded, they are one group of the real NCCL; otherwise those that follow one

@@ -35,6 +35,7 @@ mod profiler;
 mod report;
 mod selection;
 mod table;
+mod workers;
 
 pub use report::Report;
 pub use table::{Class, FUNCTIONS, Function};

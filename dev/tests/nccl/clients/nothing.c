@@ -6,6 +6,10 @@ typedef struct { char internal[128]; } ncclUniqueId;
 
 int ncclGetUniqueId(ncclUniqueId* id) { return memset(id, 1, sizeof *id), 0; }
 int ncclCommInitRank(void** comm, int ranks, ncclUniqueId id, int rank) { return (void)ranks, (void)rank, (void)id, *comm = comm, 0; }
+int ncclCommInitAll(void** comms, int ranks, const int* devices) {
+  for (int rank = 0; rank < ranks; ++rank) comms[rank] = comms;
+  return (void)devices, 0;
+}
 int ncclCommDestroy(void* comm) { return (void)comm, 0; }
 int ncclGroupStart(void) { return 0; }
 int ncclGroupEnd(void) { return 0; }

@@ -5,7 +5,7 @@
 
 #include "job.h"
 
-enum { kCount = 256, kWarmUp = 4, kRounds = 61, kCalls = 480, kGroup = 8 };
+enum { kRanks = 2, kCount = 256, kWarmUp = 4, kRounds = 61, kCalls = 480, kGroup = 8 };
 
 static uint64_t now(void) {
   struct timespec time;
@@ -15,8 +15,8 @@ static uint64_t now(void) {
 
 static int (*all_reduce) REDUCTION, (*sends) SEND, (*receives) RECV, (*group_start)(void), (*group_end)(void);
 static void (*driver_counts)(uint64_t*, uint64_t*), (*skip_launches)(int, int);
-static ncclComm_t comm;
-static stream_t stream;
+static ncclComm_t comm, comms[kRanks];
+static stream_t stream, streams[kRanks];
 static int32_t *first, *second;
 
 static void check(int code) {
@@ -28,6 +28,12 @@ static void reduce(void) { check(all_reduce(first, second, kCount, kInt32, kSum,
 static void group_of_reductions(void) {
   check(group_start());
   for (int i = 0; i < kGroup; ++i) reduce();
+  check(group_end());
+}
+
+static void reduce_on_all_ranks(void) {
+  check(group_start());
+  for (int of = 0; of < kRanks; ++of) check(all_reduce(first, second, kCount, kInt32, kSum, comms[of], streams[of]));
   check(group_end());
 }
 
@@ -92,7 +98,12 @@ int main(int argc, char** argv) {
   if (!strcmp(kind, "all_reduce")) measure(kind, reduce, 1);
   else if (!strcmp(kind, "all_reduce_in_group_of_8")) measure(kind, group_of_reductions, kGroup);
   else if (!strcmp(kind, "send_and_recv")) measure(kind, exchange, 2);
-  else FAIL("%s: no kind of call", kind);
+  else if (!strcmp(kind, "all_reduce_of_2_ranks_in_a_thread")) {
+    for (int of = 0; of < kRanks; ++of) streams[of] = new_stream();
+    OK(ncclCommInitAll, (ncclComm_t*, int, const int*), comms, kRanks, (int[kRanks]){0});
+    measure(kind, reduce_on_all_ranks, kRanks);
+    for (int of = 0; of < kRanks; ++of) OK(ncclCommDestroy, (ncclComm_t), comms[of]);
+  } else FAIL("%s: no kind of call", kind);
   OK(ncclCommDestroy, (ncclComm_t), comm);
   return 0;
 }
