@@ -47,6 +47,8 @@ using Stores = std::vector<Store>;
 struct BlockStores {
   Stores block;
   std::vector<Stores> threads;
+  /// Number of all of them. The host asks for it in each turn in which no thread makes progress.
+  size_t waiting = 0;
 };
 
 BlockStores& block_stores() { return *static_cast<BlockStores*>(sim_thread->stores); }
@@ -56,7 +58,7 @@ Stores& own_stores() { return block_stores().threads[sim_thread->thread]; }
 constexpr size_t kMost = 64;
 
 /// Writes one store of a list, any that no older one to the same bytes precedes.
-void write_one(Stores& stores) {
+void write_one(BlockStores& of, Stores& stores) {
   if (stores.empty()) return;
   size_t pick = sim_random(static_cast<uint32_t>(stores.size()));
   for (size_t i = 0; i < pick; ++i) {
@@ -67,12 +69,14 @@ void write_one(Stores& stores) {
   }
   stores[pick].write();
   stores.erase(stores.begin() + static_cast<std::ptrdiff_t>(pick));
+  --of.waiting;
   sim_progress();
 }
 
-void write_all(Stores& stores) {
+void write_all(BlockStores& of, Stores& stores) {
   for (const Store& store : stores) store.write();
   if (!stores.empty()) sim_progress();
+  of.waiting -= stores.size();
   stores.clear();
 }
 
@@ -99,26 +103,21 @@ void* sim_new_stores(uint32_t threads) {
 void sim_free_stores(void* stores) { delete static_cast<BlockStores*>(stores); }
 
 /// Stores that have not reached memory.
-size_t sim_waiting_stores(void* stores) {
-  BlockStores& of = *static_cast<BlockStores*>(stores);
-  size_t count = of.block.size();
-  for (const Stores& thread : of.threads) count += thread.size();
-  return count;
-}
+size_t sim_waiting_stores(void* stores) { return static_cast<BlockStores*>(stores)->waiting; }
 
 /// Lets one of a block's stores reach memory; whether there was one.
 bool sim_write_one(void* stores) {
   BlockStores& of = *static_cast<BlockStores*>(stores);
   // The block's are older than its threads'.
   if (!of.block.empty()) {
-    write_one(of.block);
+    write_one(of, of.block);
     return true;
   }
   size_t start = sim_random(static_cast<uint32_t>(of.threads.size()));
-  for (size_t i = 0; i < of.threads.size(); ++i) {
+  for (size_t i = 0; of.waiting > 0 && i < of.threads.size(); ++i) {
     Stores& thread = of.threads[(start + i) % of.threads.size()];
     if (!thread.empty()) {
-      write_one(thread);
+      write_one(of, thread);
       return true;
     }
   }
@@ -150,12 +149,13 @@ static void store(void* at, const void* value, uint32_t bytes) {
   Stores& own = own_stores();
   if (own.size() >= kMost) {
     // What the block has is older than what its threads have.
-    write_all(block_stores().block);
-    write_one(own);
+    write_all(block_stores(), block_stores().block);
+    write_one(block_stores(), own);
   }
   Store store = {static_cast<char*>(at), bytes, {}};
   std::memcpy(store.value, value, bytes);
   own.push_back(store);
+  ++block_stores().waiting;
 }
 
 void sim_load(const void* at, void* value, uint32_t bytes) {
@@ -211,8 +211,8 @@ uint64_t sim_load_word(const void* at, uint32_t bytes, bool acquire) {
 }
 
 static void before_release() {
-  write_all(block_stores().block);
-  write_all(own_stores());
+  write_all(block_stores(), block_stores().block);
+  write_all(block_stores(), own_stores());
 }
 
 void sim_store_word(void* at, uint64_t value, uint32_t bytes, bool release) {
