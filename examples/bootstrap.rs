@@ -4,7 +4,7 @@
 //! ```console
 //! cargo run --release --example bootstrap                  # starts a second process, which joins by the id of this one
 //! mscclpp launch -n 2 -- target/release/examples/bootstrap # joins by the variables of the launcher
-//! scripts/simulated-cuda.sh --others -- target/release/examples/bootstrap
+//! scripts/simulated-cuda.sh -- target/release/examples/bootstrap
 //! scripts/simulated-cuda.sh -n 2 -- target/release/examples/bootstrap
 //! ```
 //!

@@ -98,11 +98,11 @@ part() {
         ;;
     links)
         # It builds the command and the simulated driver.
-        scripts/simulated-cuda.sh --others -- scripts/links.sh --long "${CARGO_TARGET_DIR:-target}/release/mscclpp"
+        scripts/simulated-cuda.sh -- scripts/links.sh --long "${CARGO_TARGET_DIR:-target}/release/mscclpp"
         ;;
     ucx)
         scripts/ucx.sh posix,cma sysv
-        PLANS=all PROFILE=dev scripts/simulated-cuda.sh --others -- scripts/ucx.sh tcp posix,cma
+        PLANS=all PROFILE=dev scripts/simulated-cuda.sh -- scripts/ucx.sh tcp posix,cma
         ;;
     packages)
         local deny

@@ -9,7 +9,7 @@
 # a cable that is cut, named by all ranks within the deadline; and a job that continues with right results after its cable was cut
 # for less than the heartbeat timeout. Simulated devices run the plans too, where scripts/simulated-cuda.sh runs this script:
 #
-#   PROFILE=dev scripts/simulated-cuda.sh --others -- scripts/links.sh --long
+#   PROFILE=dev scripts/simulated-cuda.sh -- scripts/links.sh --long
 #
 # What a machine cannot do is named as skipped: engines without UCX (scripts/ucx-env.sh), links without nftables or Python.
 #

@@ -4,7 +4,6 @@
 #
 # Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] [--peers N] [--fabric N] [--nccl] -- COMMAND ...
 #   -n RANKS         start RANKS processes, with the variables of `mscclpp launch` and torchrun; otherwise one process
-#   --others         COMMAND itself starts processes whose kernels wait for each other (-n implies it)
 #   --devices N      devices of each process (8)
 #   --multicast N    that many of these have multicast objects (0)
 #   --peers N        consecutive devices that can access one another's memory: 1 for none (all)
@@ -23,6 +22,8 @@ usage() {
     exit 2
 }
 
+# Kernels may wait for those that other threads or processes launch later.
+export MSCCLPP_MOCK_OTHERS=1
 ranks='' devices=8 multicast=0 peers=0 fabric='' version=13000 nccl=''
 while [ $# -gt 0 ]; do
     case "$1" in
@@ -32,11 +33,6 @@ while [ $# -gt 0 ]; do
         ;;
     --nccl)
         nccl=1
-        shift
-        continue
-        ;;
-    --others)
-        export MSCCLPP_MOCK_OTHERS=1
         shift
         continue
         ;;
@@ -90,6 +86,4 @@ fi
 if [ -z "$ranks" ]; then
     exec "$@"
 fi
-# Kernels of one process wait for those of others.
-export MSCCLPP_MOCK_OTHERS=1
 exec mscclpp launch -n "$ranks" -- "$@"

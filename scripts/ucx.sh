@@ -3,7 +3,7 @@
 # transports of UCX. RDMA is not among them. Where there is no UCX (scripts/ucx-env.sh), says so and ends with 0.
 #
 # Usage: scripts/ucx.sh [UCX_TLS]...     values of the variable; `all` and `tcp` by default
-#   PLANS=all     also every algorithm between nodes; where scripts/simulated-cuda.sh --others runs this script, on simulated
+#   PLANS=all     also every algorithm between nodes; where scripts/simulated-cuda.sh runs this script, on simulated
 #                 devices, too, and without the tests of the engine
 set -euo pipefail
 cd "$(dirname "$0")/.."
