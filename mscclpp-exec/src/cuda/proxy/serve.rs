@@ -19,23 +19,24 @@ const MAX_SLEEP_INTERVAL: Duration = Duration::from_millis(20);
 /// Time after which an idle thread sleeps between polls, or until it is woken if all launches are complete.
 const POLL_DURATION: Duration = Duration::from_millis(200);
 
-/// Value of the count of idle polls up to which the thread keeps its processor.
-const MAX_BUSY: u32 = 10_000;
+/// Values of the count of idle polls from which on the thread yields its processor between them: where the process has few, which the
+/// ranks need, and otherwise.
+const MAX_SPINS: [u32; 2] = [200, 10_000];
 
-/// Number of processors from which on it may do so for long: with fewer, the ranks need them.
-const MIN_PROCESSORS: usize = 4;
+/// Number of processors from which on they are not few.
+const MANY_PROCESSORS: usize = 4;
 
 /// Value of the count of idle polls from which on the thread sleeps between them.
-const MAX_SPINS: u32 = 20_000;
+const MAX_YIELDS: u32 = 20_000;
 
 impl Shared {
     /// Serves the queues until the thread is asked to stop.
     pub(super) fn serve(&self) {
         let (mut idle, mut since) = (0_u32, Instant::now());
-        let has_processor = std::thread::available_parallelism().is_ok_and(|number| number.get() >= MIN_PROCESSORS);
-        let max_busy = if has_processor { MAX_BUSY } else { MAX_BUSY / 50 };
+        let are_many = std::thread::available_parallelism().is_ok_and(|number| number.get() >= MANY_PROCESSORS);
+        let max_spins = MAX_SPINS[usize::from(are_many)];
         while !self.stop.load(Acquire) {
-            let is_idle = idle > MAX_SPINS && since.elapsed() >= POLL_DURATION;
+            let is_idle = idle > MAX_YIELDS && since.elapsed() >= POLL_DURATION;
             // Before the queues are polled: what complete launches have pushed is in them.
             let are_complete = is_idle && self.are_launches_complete();
             let (served, looks, is_in_launch, has_work) = {
@@ -51,8 +52,8 @@ impl Shared {
             }
             idle = idle.saturating_add(looks);
             match idle {
-                _ if idle <= max_busy => std::hint::spin_loop(),
-                0..=MAX_SPINS => std::thread::yield_now(),
+                _ if idle <= max_spins => std::hint::spin_loop(),
+                0..=MAX_YIELDS => std::thread::yield_now(),
                 _ if since.elapsed() < POLL_DURATION => std::thread::park_timeout(POLL_INTERVAL),
                 // A launch that is announced from now on wakes the thread.
                 _ if are_complete && !is_in_launch && !has_work => std::thread::park(),

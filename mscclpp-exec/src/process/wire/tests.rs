@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{DerefMut, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::cpu;
 use crate::error::Error;
 use crate::message::Message;
 use crate::process::session::Session;
-use crate::process::{Executor, Options, SharedBuffer};
+use crate::process::{Executor, Options};
 use crate::transport::hostile::{Flaw, Hostile};
 use crate::transport::{Capabilities, FrameKind, LaunchId, Lost, Malformed, Received, Signal, Tcp, Transport, Ucx};
 use crate::verify::{Pattern, Verifier};
@@ -42,41 +42,14 @@ struct Expected {
     are_shared: bool,
 }
 
-/// Memory of a launch.
-enum Memory {
-    Private(Vec<f32>),
-    Shared(SharedBuffer<f32>),
-}
-
-impl Memory {
-    fn new(executor: &Executor, are_shared: bool, content: &[f32]) -> Result<Self, Error> {
-        if !are_shared {
-            return Ok(Self::Private(content.to_vec()));
-        }
-        let mut buffer = executor.alloc(content.len())?;
-        buffer.copy_from_slice(content);
-        Ok(Self::Shared(buffer))
+/// Returns memory with the given content, of the executor or of the caller.
+fn memory(executor: &Executor, is_shared: bool, content: &[f32]) -> Result<Box<dyn DerefMut<Target = [f32]>>, Error> {
+    if !is_shared {
+        return Ok(Box::new(content.to_vec()));
     }
-}
-
-impl Deref for Memory {
-    type Target = [f32];
-
-    fn deref(&self) -> &[f32] {
-        match self {
-            Self::Private(elements) => elements,
-            Self::Shared(buffer) => buffer,
-        }
-    }
-}
-
-impl DerefMut for Memory {
-    fn deref_mut(&mut self) -> &mut [f32] {
-        match self {
-            Self::Private(elements) => elements,
-            Self::Shared(buffer) => buffer,
-        }
-    }
+    let mut buffer = executor.alloc(content.len())?;
+    buffer.copy_from_slice(content);
+    Ok(Box::new(buffer))
 }
 
 /// Returns the plan of an algorithm.
@@ -125,14 +98,14 @@ impl Expected {
             let output = if x.collective().in_place {
                 let parts = [&self.inputs[rank], &self.before[rank]];
                 let longer = parts.into_iter().max_by_key(|part| part.len()).map_or(&[][..], |part| part);
-                let mut buffer = Memory::new(executor, self.are_shared, longer)?;
+                let mut buffer = memory(executor, self.are_shared, longer)?;
                 x.launch_in_place(&mut buffer)?;
                 // The output of a reduce-scatter is a part of its input.
                 let at = if buffer.len() > expected.len() { rank * expected.len() } else { 0 };
                 buffer[at..at + expected.len()].to_vec()
             } else {
-                let input = Memory::new(executor, self.are_shared, &self.inputs[rank])?;
-                let mut output = Memory::new(executor, self.are_shared, &self.before[rank])?;
+                let input = memory(executor, self.are_shared, &self.inputs[rank])?;
+                let mut output = memory(executor, self.are_shared, &self.before[rank])?;
                 x.launch(&input, &mut output)?;
                 output.to_vec()
             };
