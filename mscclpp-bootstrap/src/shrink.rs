@@ -25,8 +25,8 @@ impl Bootstrap {
     ///
     /// A communicator that has not failed continues for all its ranks, also those that are excluded, which do not call this. The
     /// new communicator consists of the ranks that are not in the list then, all of which pass the same one, and the communicator
-    /// may be shrunk again, by whatever ranks. If a rank that is in no list of another one passes another list than that one, it is as
-    /// after a failure.
+    /// may be shrunk again, by whatever ranks. If ranks wait for each other in vain, because each is to continue with the other but
+    /// passes another list, it is as after a failure.
     ///
     /// After a failure the new communicator consists of the ranks that call this and that no caller has in its list. Ranks that died or
     /// left meanwhile need not be in any list. A rank that does not call this, although it lives and is in no list, is

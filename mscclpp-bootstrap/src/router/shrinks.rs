@@ -26,6 +26,8 @@ struct Shrink {
     claims: BTreeMap<u32, Vec<u32>>,
     /// Whether a rank that continues knows that the communicator has failed.
     has_failed: bool,
+    /// Whether ranks wait for each other in vain: each shall continue with the other, but their lists differ.
+    is_contradictory: bool,
     since: Instant,
     /// When the first of the waiting ranks stops waiting.
     until: Instant,
@@ -39,6 +41,35 @@ pub(super) struct Claim {
     pub(super) has_failed: bool,
     pub(super) now: Instant,
     pub(super) until: Instant,
+}
+
+impl Shrink {
+    /// Returns whether a rank that continues does not exclude another one.
+    fn is_awaited(&self, rank: u32) -> bool {
+        self.claims.values().any(|list| list.binary_search(&rank).is_err())
+    }
+
+    /// Returns whether a rank that states a list waits for others that wait for it. A different list alone is no contradiction: a rank that
+    /// an earlier shrink excludes may already state the list of the next one, while others have yet to end the earlier.
+    fn is_contradicted_by(&self, list: &Vec<u32>, from: u32) -> bool {
+        let mut members = BTreeMap::<&Vec<u32>, Vec<u32>>::new();
+        for (&rank, claimed) in self.claims.iter().chain([(&from, list)]) {
+            members.entry(claimed).or_default().push(rank);
+        }
+        // Whether ranks that state the first list wait for one that states the second.
+        let waits = |first: &Vec<u32>, second: &Vec<u32>| {
+            first != second && members[second].iter().any(|rank| first.binary_search(rank).is_err())
+        };
+        let (mut reached, mut next) = (BTreeSet::new(), vec![list]);
+        while let Some(one) = next.pop() {
+            for &other in members.keys() {
+                if waits(one, other) && reached.insert(other) {
+                    next.push(other);
+                }
+            }
+        }
+        reached.contains(list)
+    }
 }
 
 impl Shrinks {
@@ -69,10 +100,12 @@ impl Router {
             return out.push(reply(from, context, Err(error)));
         }
         let Claim { group, lost, has_failed, now, until } = claim;
-        let new = || Shrink { group, claims: BTreeMap::new(), has_failed, since: now, until };
+        let new =
+            || Shrink { group, claims: BTreeMap::new(), has_failed, is_contradictory: false, since: now, until };
         let shrink = self.shrinks.open.entry(context).or_insert_with(new);
         shrink.has_failed |= has_failed;
         shrink.until = shrink.until.min(until);
+        shrink.is_contradictory |= shrink.is_contradicted_by(&lost, from);
         shrink.claims.insert(from, lost);
         self.complete_shrinks(out);
     }
@@ -111,15 +144,14 @@ impl Router {
     }
 
     /// Returns whether all ranks of a communicator that is being shrunk continue without those that any of them excludes: because it has
-    /// failed or lost ranks, or because a rank excludes other ones than one that shall continue with it.
+    /// failed or lost ranks, or because the ranks contradict each other.
     fn excludes_union(&self, context: u64) -> bool {
         let shrink = &self.shrinks.open[&context];
-        let differs = |list: &Vec<u32>| shrink.claims.iter().any(|(rank, other)| !list.contains(rank) && other != list);
-        shrink.claims.values().any(differs)
+        shrink.is_contradictory
             || shrink.has_failed
             || self.failed.contains_key(&context)
             || self.shrinks.ended.contains_key(&context)
-            || shrink.group.iter().any(|rank| self.is_absent(*rank))
+            || shrink.group.iter().any(|rank| self.is_absent(*rank) && shrink.is_awaited(*rank))
     }
 
     /// Creates the communicators of a shrink without a failure: of the ranks that exclude the same ones, when all others have
@@ -285,6 +317,65 @@ mod tests {
             matches!(&out[..], [(0, Ok(left)), (2, Ok(_)), (3, Err(Error::Excluded { by, .. }))] if left == &[0, 2] && by == &[0])
         );
         assert!(matches!(&exclude(1, &[])[..], [(1, Err(Error::Excluded { by, .. }))] if by == &[2]));
+    }
+
+    #[test]
+    fn excluded_rank_may_be_in_the_next_shrink_before_others_have_ended_theirs() {
+        let (mut router, now) = (router(5), Instant::now());
+        let mut exclude = |from: u32, lost: &[u32]| {
+            let (mut out, group) = (Vec::new(), (0..5).collect());
+            let frame = Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), has_failed: false, timeout: LONG };
+            router.route(from, frame, now, &mut out);
+            results(out)
+        };
+        // Rank 1 is excluded from the first of three shrinks, and rank 2 from both of the first.
+        assert!(exclude(2, &[0]).is_empty() && exclude(1, &[2]).is_empty() && exclude(0, &[1, 2]).is_empty());
+        assert!(exclude(3, &[1, 2]).is_empty());
+        assert_eq!(exclude(4, &[1, 2]).len(), 3, "the first");
+        assert!(exclude(0, &[2]).is_empty() && exclude(3, &[2]).is_empty());
+        assert_eq!(exclude(4, &[2]).len(), 4, "the second");
+        assert!(exclude(1, &[0]).is_empty() && exclude(3, &[0]).is_empty());
+        let right = Ok(vec![1, 2, 3, 4]);
+        assert_eq!(exclude(4, &[0]), (1..5).map(|rank| (rank, right.clone())).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn rank_that_all_exclude_may_leave_before_they_have_ended() {
+        let (mut router, now) = (router(4), Instant::now());
+        let mut out = Vec::new();
+        let mut step = |from: u32, frame: Frame| router.route(from, frame, now, &mut out);
+        let exclude = |lost: &[u32]| {
+            let (group, lost) = ((0..4).collect(), lost.to_vec());
+            Frame::EnterShrink { context: 3, group, lost, has_failed: false, timeout: LONG }
+        };
+        step(0, exclude(&[1, 3]));
+        step(1, exclude(&[0, 3]));
+        step(3, Frame::Leave { rank: 3 });
+        step(2, exclude(&[1, 3]));
+        step(2, exclude(&[0, 3]));
+        let right = |ranks: [u32; 2]| ranks.map(|rank| (rank, Ok(ranks.to_vec())));
+        assert_eq!(results(out), [right([0, 2]), right([1, 2])].concat());
+    }
+
+    #[test]
+    fn ranks_that_wait_for_each_other_over_others_contradict() {
+        let (mut router, now) = (router(4), Instant::now());
+        let mut exclude = |from: u32, lost: &[u32]| {
+            let (mut out, group) = (Vec::new(), (0..4).collect());
+            let frame = Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), has_failed: false, timeout: LONG };
+            router.route(from, frame, now, &mut out);
+            results(out)
+        };
+        // Rank 0 waits for 1, 1 for 2 and 2 for 0.
+        assert!(exclude(0, &[2]).is_empty() && exclude(1, &[0]).is_empty() && exclude(2, &[1]).is_empty());
+        let out = exclude(3, &[]);
+        let excluded = |result: &Result<Vec<u32>, Error>| matches!(result, Err(Error::Excluded { .. }));
+        assert_eq!(out.iter().map(|(rank, result)| (*rank, excluded(result))).collect::<Vec<_>>(), [
+            (0, true),
+            (1, true),
+            (2, true),
+            (3, false)
+        ]);
     }
 
     #[test]
