@@ -1,1 +1,1 @@
-//! Holds the compile-fail and compile-pass programs; has no code of its own.
+//! Holds the programs that must not compile; has no code of its own.

@@ -9,7 +9,9 @@ fn local(rank: Rank<'_>, scratch: Buffer<'_, Scratch>, semaphore: Semaphore<'_>,
     rank.copy_packets(scratch.chunk(0), first, 0);
     rank.unpack_packets(output.chunk(0), scratch.chunk(0), 0);
     rank.reduce(first, input.chunk(1), 0);
-    rank.reduce(output.chunk(0), &[first.to_any(), scratch.chunk(1).to_any()], group).to(output.chunk(3)).op(ReduceOp::Prod);
+    rank.reduce(output.chunk(0), &[first.to_any(), scratch.chunk(1).to_any()], group)
+        .to(output.chunk(3))
+        .op(ReduceOp::Prod);
     rank.reduce_packets(output.chunk(0), vec![scratch.chunk(0), scratch.chunk(1)], 0_i64);
     rank.barrier([0, 1]);
     rank.barrier(0..group.len());
@@ -27,6 +29,7 @@ pub fn f(p: &Program) {
     }
 }
 
-fn main() {
+#[test]
+fn runs() {
     f(&Program::new(AlgoSpec::new("ranks", CollectiveKind::AllReduce, 4)));
 }

@@ -49,7 +49,8 @@ mod own {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+#[test]
+fn runs() -> Result<(), Box<dyn std::error::Error>> {
     let mut output = vec![vec![0]; 3];
     Executor::new(3).run(own::shift::plan(3), &[[1], [2], [3]], &mut output)?;
     assert_eq!(output, [[3], [1], [2]]);

@@ -43,7 +43,8 @@ fn allgather(p: &Program, blocks: usize) {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+#[test]
+fn runs() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(allgather::plans().len(), 2);
     assert!(allgather::try_plan(3, 1).is_none());
     let plan = allgather::plan(4, 2);
@@ -54,7 +55,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut spec = allgather::spec(6, 2);
     spec.ranks_per_node = 6;
     let larger = allgather::compile(spec, 2)?;
-    let mut buffers: Vec<Vec<i32>> = (0..6).map(|rank| (0..6 * 256).map(|i| i * i32::from(i / 256 == rank)).collect()).collect();
+    let mut buffers: Vec<Vec<i32>> =
+        (0..6).map(|rank| (0..6 * 256).map(|i| i * i32::from(i / 256 == rank)).collect()).collect();
     Executor::new(6).run_in_place(&larger, &mut buffers)?;
     assert!(buffers.iter().all(|buffer| buffer.iter().copied().eq(0..6 * 256)));
     assert_eq!(allgather::algorithm().params().len(), 1);

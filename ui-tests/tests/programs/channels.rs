@@ -41,6 +41,7 @@ pub fn f(p: &Program) {
     switch.at(1).broadcast_packets(1, there.chunk(0), 0);
 }
 
-fn main() {
+#[test]
+fn runs() {
     f(&Program::new(AlgoSpec::new("channels", CollectiveKind::AllReduce, 2)));
 }

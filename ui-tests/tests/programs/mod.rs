@@ -1,0 +1,6 @@
+//! Programs that must compile, as users write them.
+
+mod channels;
+mod collective;
+mod collectives;
+mod ranks;
