@@ -205,8 +205,12 @@ pub(crate) fn run_program(
             break;
         }
         if Instant::now() > end {
-            let ranks: Vec<_> = running.iter().map(|(rank, _)| rank).collect();
-            return Err(format!("ranks {ranks:?} of {name} {arguments:?} did not end within {TIMEOUT:?}"));
+            let late: Vec<_> = running.iter().map(|(rank, _)| *rank).collect();
+            let others = (0..ranks).filter(|rank| !late.contains(rank));
+            // The reason why one waits in vain.
+            let others: String =
+                others.map(|rank| format!("\nrank {rank}: {}", printed(&mut processes[rank]))).collect();
+            return Err(format!("ranks {late:?} of {name} {arguments:?} did not end within {TIMEOUT:?}{others}"));
         }
         // A process that has suspended itself continues when no other one waits for it.
         if running.iter().all(|(_, process)| is_suspended(*process)) {
@@ -220,6 +224,12 @@ pub(crate) fn run_program(
         outputs.push(child.wait_with_output().map_err(|error| error.to_string())?);
     }
     Ok(outputs)
+}
+
+/// Returns what a process that has ended printed.
+fn printed(process: &mut Rank) -> String {
+    let output = process.0.take().map(Child::wait_with_output);
+    output.map(|output| output.map_or_else(|error| error.to_string(), |output| text(&output))).unwrap_or_default()
 }
 
 fn is_suspended(process: u32) -> bool {

@@ -19,6 +19,9 @@ mod symbols;
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;
 
+#[path = "../../../mscclpp-python/tests/common/preload.rs"]
+mod preload;
+
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../mscclpp-exec/tests/common/rounds.rs"]
 mod rounds;

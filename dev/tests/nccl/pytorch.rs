@@ -11,6 +11,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::clients::{libraries, ran, run_program, text};
 use crate::port::Port;
+use crate::preload::preloaded;
 use crate::symbols::called;
 
 /// Versions of PyTorch, each with the values of `TORCH_DIST_USE_NCCL2`: its default, and 0 for the older backend of those that have two.
@@ -47,6 +48,9 @@ const VARIABLES: [(&str, &str); 9] = [
     ("TORCH_NCCL_ENABLE_TIMING", "1"),
     ("NCCL_DEBUG", "INFO"),
 ];
+
+/// The job whose processes import PyTorch themselves, as those of users; others are copies of one that has done so.
+const ON_ITS_OWN: &str = "groups";
 
 pub(crate) fn tests(clients_are_missing: bool) -> Vec<Trial> {
     VERSIONS.iter().flat_map(|(version, backends)| of_version(version, backends, clients_are_missing)).collect()
@@ -170,7 +174,17 @@ pub(crate) fn run_job(
         ("MSCCLPP_MOCK_MULTICAST", if job == "memory" { "8" } else { "0" }),
     ];
     variables.extend(others);
-    let outputs = run_program(python, ranks, &[&path.to_string_lossy()], &variables)?;
+    let mut arguments = vec![path.to_string_lossy().into_owned()];
+    if job != ON_ITS_OWN {
+        // What is read while PyTorch is imported.
+        let is_read = |(name, _): &(&str, &str)| matches!(*name, "LD_PRELOAD" | "PYTHONPATH");
+        let folder = libraries()?.to_string_lossy();
+        let others = [("LD_LIBRARY_PATH", &*folder), ("OMP_NUM_THREADS", "1")];
+        let of_process: Vec<_> = variables.iter().copied().filter(is_read).chain(others).collect();
+        arguments.splice(0..0, preloaded(python, &of_process)?);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outputs = run_program(python, ranks, &arguments, &variables)?;
     ran(&outputs)?;
     for (rank, output) in outputs.iter().enumerate() {
         let found = text(output).lines().filter(|line| line.starts_with("ok ")).count();

@@ -100,8 +100,7 @@ impl Router {
             return out.push(reply(from, context, Err(error)));
         }
         let Claim { group, lost, has_failed, now, until } = claim;
-        let new =
-            || Shrink { group, claims: BTreeMap::new(), has_failed, is_contradictory: false, since: now, until };
+        let new = || Shrink { group, claims: BTreeMap::new(), has_failed, is_contradictory: false, since: now, until };
         let shrink = self.shrinks.open.entry(context).or_insert_with(new);
         shrink.has_failed |= has_failed;
         shrink.until = shrink.until.min(until);
@@ -370,12 +369,10 @@ mod tests {
         assert!(exclude(0, &[2]).is_empty() && exclude(1, &[0]).is_empty() && exclude(2, &[1]).is_empty());
         let out = exclude(3, &[]);
         let excluded = |result: &Result<Vec<u32>, Error>| matches!(result, Err(Error::Excluded { .. }));
-        assert_eq!(out.iter().map(|(rank, result)| (*rank, excluded(result))).collect::<Vec<_>>(), [
-            (0, true),
-            (1, true),
-            (2, true),
-            (3, false)
-        ]);
+        assert_eq!(
+            out.iter().map(|(rank, result)| (*rank, excluded(result))).collect::<Vec<_>>(),
+            [(0, true), (1, true), (2, true), (3, false)]
+        );
     }
 
     #[test]

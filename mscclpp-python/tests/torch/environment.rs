@@ -5,7 +5,11 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use super::port::Port;
+use super::preload::preloaded;
 use super::ranks::Rank;
+
+/// Jobs that run by torchrun's command, as those of users; the others by its parts, in processes that start fast.
+const BY_COMMAND: [&str; 2] = ["groups", "restarts"];
 
 /// A Python that has a version of PyTorch.
 #[derive(Clone)]
@@ -72,23 +76,54 @@ impl Python {
         command
     }
 
-    /// Runs a job by torchrun and returns what its ranks printed.
-    pub(crate) fn torchrun(&self, name: &str, ranks: usize, backend: &str) -> Result<String, String> {
-        let port = Port::new();
+    /// Returns a command that runs a script, where the import of PyTorch takes no time.
+    fn fast_command(&self) -> Result<Command, String> {
         let mut command = self.command();
-        command.args(["-m", "torch.distributed.run", "--nproc-per-node", &ranks.to_string()]);
-        // A failure of any other job must not be hidden by a second run.
-        let restarts = if name == "restarts" { "2" } else { "0" };
-        let number = port.number.to_string();
-        command.args(["--max-restarts", restarts, "--master-port", &number, "--rdzv-id", &number]);
-        command.arg(job(name)).env("BACKEND", backend);
+        let package = self.package.to_string_lossy();
+        command.args(preloaded(&self.program, &[("PYTHONPATH", &package), ("OMP_NUM_THREADS", "1")])?);
+        Ok(command)
+    }
+
+    /// Runs a job by torchrun and returns what its ranks printed.
+    pub(crate) fn torchrun(&self, name: &str, ranks: usize) -> Result<String, String> {
+        let port = Port::new();
+        let mut command = if BY_COMMAND.contains(&name) {
+            let mut command = self.command();
+            command.args(["-m", "torch.distributed.run", "--nproc-per-node", &ranks.to_string()]);
+            // A failure of any other job must not be hidden by a second run.
+            let restarts = if name == "restarts" { "2" } else { "0" };
+            let number = port.number.to_string();
+            command.args(["--max-restarts", restarts, "--master-port", &number, "--rdzv-id", &number]);
+            command
+        } else {
+            let mut command = self.fast_command()?;
+            command.arg(format!("torchrun:{ranks}:{}", port.number));
+            command
+        };
+        command.arg(job(name));
         Rank::start(&mut command)?.output()
     }
 
-    /// Starts a rank of a failure.
-    pub(crate) fn rank(&self, mode: &str, rank: usize, ranks: usize, port: u16) -> Result<Rank, String> {
-        let mut command = self.command();
-        command.arg(job("failures")).arg(mode).env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+    /// Runs a job on gloo and returns what its ranks printed.
+    pub(crate) fn on_gloo(&self, name: &str, ranks: usize) -> Result<String, String> {
+        let port = Port::new();
+        let start = |rank| self.rank(name, "gloo", None, (rank, ranks), port.number);
+        let ranks = (0..ranks).map(start).collect::<Result<Vec<_>, _>>()?;
+        ranks.into_iter().map(Rank::output).collect()
+    }
+
+    /// Starts a rank of a job, without a launcher. `argument`: that of the job.
+    pub(crate) fn rank(
+        &self,
+        name: &str,
+        backend: &str,
+        argument: Option<&str>,
+        (rank, ranks): (usize, usize),
+        port: u16,
+    ) -> Result<Rank, String> {
+        let mut command = self.fast_command()?;
+        command.arg(job(name)).args(argument).env("BACKEND", backend);
+        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
         Rank::start(&mut command)
     }

@@ -10,6 +10,9 @@ mod types;
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;
 
+#[path = "../common/preload.rs"]
+mod preload;
+
 use std::collections::BTreeSet;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -23,6 +26,9 @@ const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
 /// Jobs, with their number of tests.
 const JOBS: [(&str, usize); 6] =
     [("collectives", 24), ("lists", 9), ("transfers", 11), ("training", 9), ("groups", 1), ("restarts", 1)];
+
+/// Jobs that print digests of the results that gloo has too.
+const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
 const FAILURES: [(&str, usize); 15] = [
@@ -78,12 +84,6 @@ fn of_version(version: &'static str) -> Vec<Trial> {
             add(format!("{job}_of_{ranks}_ranks_are_right"), Box::new(move |python| run(python, job, tests, ranks)));
         }
     }
-    for job in ["collectives", "lists", "training"] {
-        for ranks in [2, 4] {
-            let name = format!("{job}_of_{ranks}_ranks_have_the_digests_of_gloo");
-            add(name, Box::new(move |python| digests_are_those_of_gloo(python, job, ranks)));
-        }
-    }
     add("copies_of_the_process_are_refused".into(), Box::new(|python| fail(python, "forked", 0)));
     if is_newest {
         trials.extend(types::tests(&python));
@@ -91,32 +91,34 @@ fn of_version(version: &'static str) -> Vec<Trial> {
     trials
 }
 
-/// Runs a job and checks that every rank ran all its tests.
+/// Runs a job and checks that every rank ran all its tests, with the results of gloo where gloo has them too.
 fn run(python: &Python, job: &str, tests: usize, ranks: usize) -> Result<(), Failed> {
-    let output = python.torchrun(job, ranks, "mscclpp")?;
+    let output = python.torchrun(job, ranks)?;
     let found = output.lines().filter(|line| line.starts_with("ok ")).count();
-    if found == tests * ranks {
+    if found != tests * ranks {
+        return Err(format!("expected {tests} tests of {ranks} ranks each, found {found} in all:\n{output}").into());
+    }
+    if !ALSO_ON_GLOO.contains(&job) {
         return Ok(());
     }
-    Err(format!("expected {tests} tests of {ranks} ranks each, found {found} in all:\n{output}").into())
-}
-
-fn digests_are_those_of_gloo(python: &Python, job: &str, ranks: usize) -> Result<(), Failed> {
-    let of = |backend| -> Result<BTreeSet<String>, Failed> {
-        let output = python.torchrun(job, ranks, backend)?;
-        Ok(output.lines().filter(|line| line.starts_with("digest ")).map(str::to_owned).collect())
-    };
-    let (own, of_gloo) = (of("mscclpp")?, of("gloo")?);
+    let (own, of_gloo) = (digests(&output), digests(&python.on_gloo(job, ranks)?));
     if own.len() > 3 && own == of_gloo {
         return Ok(());
     }
     Err(format!("expected the digests of gloo {of_gloo:#?}, found {own:#?}").into())
 }
 
+/// Returns the digests of results that a job has printed.
+fn digests(output: &str) -> BTreeSet<String> {
+    output.lines().filter(|line| line.starts_with("digest ")).map(str::to_owned).collect()
+}
+
 /// Makes a failure of three ranks happen. The ranks that remain must end well, and as many as expected must learn the same.
 fn fail(python: &Python, mode: &str, remaining: usize) -> Result<(), Failed> {
     let port = port::Port::new();
-    let ranks: Vec<Rank> = (0..3).map(|rank| python.rank(mode, rank, 3, port.number)).collect::<Result<_, _>>()?;
+    let ranks: Vec<Rank> = (0..3)
+        .map(|rank| python.rank("failures", "mscclpp", Some(mode), (rank, 3), port.number))
+        .collect::<Result<_, _>>()?;
     let is_expected_to_end = !matches!(mode, "killed" | "killed_in_started_calls" | "stopped" | "shrunk");
     let mut causes = Vec::new();
     for (number, rank) in ranks.into_iter().enumerate() {
