@@ -5,7 +5,7 @@
 //! - Messages of up to [`MAX_EAGER_BYTES`] that wait together are sent at once as one active message, a *batch*, because each takes a call
 //!   of the system where UCX uses sockets. The receiver keeps it until its messages are asked for, and reports what it has consumed,
 //!   so that it never keeps more than [`WINDOW`] active messages.
-//! - Of a longer message, only the frame is sent, an *offer*. The receiver asks for the bytes when the launch has begun and there is
+//! - Of a longer message, only the frame is sent, an *offer*, with the signals that wait after it. The receiver asks for the bytes when the launch has begun and there is
 //!   memory for them, and UCX moves them there from the source. Both may be regions: then nothing else copies the bytes.
 //!
 //! What UCX still has to do for a message when its source can be reused, or when its bytes have arrived, is done by
@@ -20,7 +20,7 @@ use mscclpp_bootstrap::{BodyHasher, SEAL_BYTES, StreamKeys, digest};
 
 use self::receive::{Bytes, Incoming};
 use super::control::{Control, Record};
-use super::inbox::{HEADER_BYTES, MAX_BATCH_BYTES, MAX_EAGER_BYTES, OFFER_BYTES, PREFIX_BYTES, Token, WINDOW};
+use super::inbox::{MAX_BATCH_BYTES, MAX_EAGER_BYTES, MAX_SIGNALS_BYTES, PREFIX_BYTES, Token, WINDOW};
 use super::quiet::Quiet;
 use super::transfer::{Content, Memory, Outgoing, Transfer};
 use super::worker::{Endpoint, Worker};
@@ -197,30 +197,40 @@ impl<B: Buffer + 'static> Connection<B> {
             let Some(next) = self.queue.pop_front() else { break };
             (frame, source) = next;
         }
-        self.send_message(worker, [0; PREFIX_BYTES], Content::Batch(batch), (len > 0, len));
+        self.send_message(worker, &[], Content::Batch(batch), (len > 0, len));
     }
+
+    /// Sends an offer, and the signals that wait after it as far as its header has room.
 
     fn send_offer(&mut self, worker: &Worker, frame: &Frame, source: Memory<B>) {
         let len = frame.len() as usize;
         self.queued -= queued_bytes(frame, Some(&source));
         let in_buffers = if matches!(source, Memory::Buffer(_)) { len } else { 0 };
-        let prefix = seal(&mut self.keys, frame, source.content(len));
-        self.send_message(worker, prefix, Content::Offer(source, len), (true, in_buffers));
+        let (mut frames, mut count) = ([0; PREFIX_BYTES + MAX_SIGNALS_BYTES], PREFIX_BYTES);
+        frames[..PREFIX_BYTES].copy_from_slice(&seal(&mut self.keys, frame, source.content(len)));
+        let prefix_bytes = self.prefix_bytes();
+        while count + prefix_bytes <= frames.len()
+            && let Some((signal, None)) = self.queue.front().filter(|(frame, _)| frame.len() == 0)
+        {
+            self.queued -= queued_bytes::<B>(signal, None);
+            frames[count..count + prefix_bytes].copy_from_slice(&seal(&mut self.keys, signal, &[])[..prefix_bytes]);
+            count += prefix_bytes;
+            self.queue.pop_front();
+        }
+        self.send_message(worker, &frames[..count], Content::Offer(source, len), (true, in_buffers));
     }
 
-    /// `has_bytes`, `in_buffers`: as of [`Sending`].
+    /// `frames`: those of an offer; `has_bytes`, `in_buffers`: as of [`Sending`].
     fn send_message(
         &mut self,
         worker: &Worker,
-        prefix: [u8; PREFIX_BYTES],
+        frames: &[u8],
         content: Content<B>,
         (has_bytes, in_buffers): (bool, usize),
     ) {
         self.sent += 1;
-        let mut header = [0; OFFER_BYTES];
-        header[..HEADER_BYTES].copy_from_slice(&[&self.tokens[0][..], &self.sent.to_le_bytes()].concat());
-        header[HEADER_BYTES..].copy_from_slice(&prefix);
-        let transfer = worker.send(&self.endpoint, header, content);
+        let header = [&self.tokens[0][..], &self.sent.to_le_bytes(), frames].concat();
+        let transfer = worker.send(&self.endpoint, &header, content);
         self.sending_bytes += in_buffers;
         self.sending.push(Sending { transfer, has_bytes, in_buffers });
     }
@@ -282,7 +292,7 @@ impl<B: Buffer + 'static> Connection<B> {
             self.sending_bytes = 0;
         }
         let first = self.incoming.front().map(|first| &first.bytes);
-        let has_arrived = matches!(first, Some(Bytes::InBatch(..))) || self.batch.is_some();
+        let has_arrived = first.map_or(self.batch.is_some(), |first| matches!(first, Bytes::InBatch(..)));
         let is_part = matches!(first, Some(Bytes::Receiving(transfer, _)) if transfer.is_pending());
         // UCX does not order messages, and the stream may be faster than it.
         let is_announced = self.last.as_ref().is_some_and(|(count, _)| *count > self.taken);

@@ -9,12 +9,15 @@ use super::api::{AM_RECV_RNDV, AmRecvParam, IN_PROGRESS, OK, Status};
 /// Identifies a connection in messages. Only the peer knows it.
 pub(super) type Token = [u8; 16];
 
-/// Number of bytes of an active message's header: token and number. The header of an offer has a frame and its seal in addition.
+/// Number of bytes of an active message's header: token and number. The header of an offer has a frame and its seal in addition, and the
+/// signals that follow it.
 pub(super) const HEADER_BYTES: usize = size_of::<Token>() + 8;
 /// Number of bytes for the frame and its seal.
 pub(super) const PREFIX_BYTES: usize = crate::transport::frame::FRAME_BYTES + mscclpp_bootstrap::SEAL_BYTES;
-/// Number of bytes of the header of an offer.
-pub(super) const OFFER_BYTES: usize = HEADER_BYTES + PREFIX_BYTES;
+/// Maximum number of bytes of the signals in an offer. Every transport of UCX has room for such a header.
+pub(super) const MAX_SIGNALS_BYTES: usize = 2 * PREFIX_BYTES;
+/// Maximum number of bytes of a header.
+pub(super) const MAX_HEADER_BYTES: usize = HEADER_BYTES + PREFIX_BYTES + MAX_SIGNALS_BYTES;
 
 /// Maximum number of bytes of a put that is sent before the receiver asks for it.
 pub(super) const MAX_EAGER_BYTES: usize = 8 << 10;
@@ -28,8 +31,8 @@ pub(super) const WINDOW: u64 = 256;
 pub(super) enum Arrived {
     /// Messages with their bytes, one after the other.
     Batch(Vec<u8>),
-    /// A frame and its seal, and how to receive the bytes, of which there are as many.
-    Offer([u8; PREFIX_BYTES], Descriptor, usize),
+    /// A frame and its seal, the messages that follow it, and how to receive the bytes, of which there are as many.
+    Offer([u8; PREFIX_BYTES], Vec<u8>, Descriptor, usize),
 }
 
 /// `data_desc` of a rendezvous.
@@ -87,7 +90,7 @@ pub(super) extern "C" fn receive(
     length: usize,
     param: *const AmRecvParam,
 ) -> Status {
-    if ![HEADER_BYTES, OFFER_BYTES].contains(&header_length) {
+    if !(HEADER_BYTES..=MAX_HEADER_BYTES).contains(&header_length) {
         return OK;
     }
     // SAFETY: `arg` is the worker's inbox, which exists as long as the worker does.
@@ -97,7 +100,7 @@ pub(super) extern "C" fn receive(
     // SAFETY: UCX passes valid parameters.
     let is_rendezvous = unsafe { (*param).recv_attr } & AM_RECV_RNDV != 0;
     let (token, rest) = header.split_first_chunk().unwrap_or((&[0; _], &[]));
-    let (number, prefix) = rest.split_first_chunk().unwrap_or((&[0; _], &[]));
+    let (number, rest) = rest.split_first_chunk().unwrap_or((&[0; _], &[]));
     // Not borrowed by anyone who calls UCX; a message of no connection is dropped.
     let Ok(mut messages) = inbox.0.try_borrow_mut() else { return OK };
     let Some(messages) = messages.get_mut(token) else { return OK };
@@ -105,12 +108,12 @@ pub(super) extern "C" fn receive(
     let is_next =
         (1..=WINDOW).contains(&number.wrapping_sub(messages.taken)) && !messages.arrived.contains_key(&number);
     // What is not expected is kept neither here nor by UCX, so that no sender can exhaust the memory.
-    let arrived = match prefix.try_into() {
+    let arrived = match rest.split_first_chunk() {
         _ if !is_next => None,
-        Ok(prefix) if is_rendezvous && length > MAX_EAGER_BYTES => {
-            Some(Arrived::Offer(prefix, Descriptor(data), length))
+        Some((prefix, signals)) if is_rendezvous && length > MAX_EAGER_BYTES => {
+            Some(Arrived::Offer(*prefix, signals.to_vec(), Descriptor(data), length))
         }
-        Err(_) if !is_rendezvous && (1..=MAX_BATCH_BYTES).contains(&length) => {
+        None if rest.is_empty() && !is_rendezvous && (1..=MAX_BATCH_BYTES).contains(&length) => {
             // SAFETY: UCX passes data of this length.
             Some(Arrived::Batch(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) }.to_vec()))
         }

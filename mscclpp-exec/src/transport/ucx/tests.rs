@@ -2,10 +2,11 @@
 
 use mscclpp_bootstrap::{StreamKeys, digest};
 
-use super::inbox::{HEADER_BYTES, MAX_EAGER_BYTES, OFFER_BYTES, WINDOW};
+use super::inbox::{MAX_EAGER_BYTES, PREFIX_BYTES, WINDOW};
 use super::transfer::Content;
 use super::*;
 use crate::transport::RemoteAddress;
+use crate::transport::frame::FRAME_BYTES;
 use crate::transport::tests::streams;
 
 /// Returns the engines of ranks 0 and 1, which have received a signal from each other.
@@ -86,11 +87,13 @@ fn ucx_receives_no_bytes_after_the_end_of_a_launch() {
     }
 }
 
-/// Returns the header of an active message, with zeros for a frame.
-fn header(token: &Token, number: u64) -> [u8; OFFER_BYTES] {
-    let mut header = [0; OFFER_BYTES];
-    header[..HEADER_BYTES].copy_from_slice(&[&token[..], &number.to_le_bytes()].concat());
-    header
+/// Returns the header of an active message.
+fn header(token: &Token, number: u64, frames: &[u8]) -> Vec<u8> {
+    [&token[..], &number.to_le_bytes(), frames].concat()
+}
+
+fn put(len: u64) -> [u8; FRAME_BYTES] {
+    Frame { launch: id(), kind: FrameKind::Put { to: RemoteAddress { key: 1, offset: 0 }, len } }.encode()
 }
 
 /// Returns why rank 1 refuses what rank 0 has sent.
@@ -110,8 +113,6 @@ fn refused(zero: &mut Ucx<Vec<u8>>, one: &mut Ucx<Vec<u8>>) -> Malformed {
 #[ignore = "needs UCX, see scripts/ucx.sh"]
 fn ucx_batch_with_part_of_a_message_ends_the_connection() {
     let signal = Frame { launch: id(), kind: FrameKind::Signal(Signal::Call) }.encode();
-    let put =
-        |len| Frame { launch: id(), kind: FrameKind::Put { to: RemoteAddress { key: 1, offset: 0 }, len } }.encode();
     for (rest, expected) in [
         (vec![0; 3], Malformed::TooLong { len: 112, most: 59 }),
         (put(5).to_vec(), Malformed::TooLong { len: 117, most: 112 }),
@@ -120,7 +121,50 @@ fn ucx_batch_with_part_of_a_message_ends_the_connection() {
         let [mut zero, mut one] = pair([None, None]);
         let (worker, sender) = connection(&mut zero, 1);
         let batch = Content::<Vec<u8>>::Batch([&signal[..], &rest].concat());
-        let _transfer = worker.send(sender.endpoint(), header(&sender.token(), 2), batch);
+        let _transfer = worker.send(sender.endpoint(), &header(&sender.token(), 2, &[]), batch);
+        drop(worker);
+        assert_eq!(refused(&mut zero, &mut one), expected);
+    }
+}
+
+/// Signals go with the offer before them, and are received after its bytes.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_offer_has_the_signals_that_follow_it() {
+    for keys in [[None, None], StreamKeys::pair().expect("random numbers").map(Some)] {
+        let [mut zero, mut one] = pair(keys);
+        let before = connection(&mut zero, 1).1.num_sent();
+        zero.put(1, id(), RemoteAddress { key: 1, offset: 0 }, 100_000, Some(vec![7; 100_000]));
+        // More than a header has room for.
+        (0..9).for_each(|_| zero.signal(1, id(), Signal::Call));
+        let mut received = Vec::new();
+        while received.len() < 10 {
+            zero.progress();
+            if let Received::Message(frame, buffer) = receive(&mut one, 0).expect("valid") {
+                received.push((frame.len(), buffer.is_some_and(|buffer| buffer == [7; 100_000])));
+            }
+        }
+        assert_eq!(received[0], (100_000, true));
+        assert_eq!(received[1..], [(0, false); 9]);
+        assert_eq!(connection(&mut zero, 1).1.num_sent(), before + 2);
+    }
+}
+
+/// What follows the frame of an offer is no part of a signal, nor a put.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_offer_with_other_bytes_than_signals_ends_the_connection() {
+    for (rest, expected) in [
+        (vec![0; 3], Malformed::TooLong { len: 56, most: 3 }),
+        (put(5).to_vec(), Malformed::TooLong { len: 61, most: 56 }),
+    ] {
+        let [mut zero, mut one] = pair([None, None]);
+        let (worker, sender) = connection(&mut zero, 1);
+        let mut frames = [0; PREFIX_BYTES];
+        frames[..FRAME_BYTES].copy_from_slice(&put(100_000));
+        let header = header(&sender.token(), 2, &[&frames[..], &rest].concat());
+        let offer = Content::Offer(Memory::Buffer(vec![0; 100_000]), 100_000);
+        let _transfer = worker.send(sender.endpoint(), &header, offer);
         drop(worker);
         assert_eq!(refused(&mut zero, &mut one), expected);
     }
@@ -136,8 +180,7 @@ fn ucx_messages_that_fail_authentication_are_not_delivered() {
             let pad = |text: &str| [text.as_bytes(), &vec![7; len]].concat();
             let (sealed, bytes) = (pad(seal_of), pad(content));
             let (worker, sender) = connection(&mut zero, 1);
-            let to = RemoteAddress { key: 1, offset: 0 };
-            let frame = Frame { launch: id(), kind: FrameKind::Put { to, len: bytes.len() as u64 } }.encode();
+            let frame = put(bytes.len() as u64);
             let keys = sender.keys_mut().expect("keys");
             for _ in 0..skipped {
                 keys.send.seal(&frame, &digest(&sealed));
@@ -145,13 +188,11 @@ fn ucx_messages_that_fail_authentication_are_not_delivered() {
             let seal = keys.send.seal(&frame, &digest(&sealed));
             // The second message.
             let prefix = [&frame[..], &seal].concat();
-            let mut header = header(&sender.token(), 2);
-            header[HEADER_BYTES..].copy_from_slice(&prefix);
-            let source = match bytes.len() {
-                len if len > MAX_EAGER_BYTES => Content::Offer(Memory::Buffer(bytes), len),
-                _ => Content::Batch([prefix, bytes].concat()),
+            let (frames, source) = match bytes.len() {
+                len if len > MAX_EAGER_BYTES => (prefix, Content::Offer(Memory::Buffer(bytes), len)),
+                _ => (Vec::new(), Content::Batch([prefix, bytes].concat())),
             };
-            let _transfer = worker.send(sender.endpoint(), header, source);
+            let _transfer = worker.send(sender.endpoint(), &header(&sender.token(), 2, &frames), source);
             drop(worker);
             let malformed = refused(&mut zero, &mut one);
             assert_eq!(malformed, Malformed::Unauthenticated { number: 2 });
@@ -165,13 +206,13 @@ fn ucx_messages_that_fail_authentication_are_not_delivered() {
 #[ignore = "needs UCX, see scripts/ucx.sh"]
 fn ucx_messages_of_no_connection_are_dropped() {
     let [mut zero, mut one] = pair([None, None]);
-    for content in [
-        Content::Batch(vec![]),
-        Content::Batch(vec![0; 100]),
-        Content::Offer(Memory::Buffer(vec![0; 100_000]), 100_000),
+    for (frames, content) in [
+        (&[][..], Content::Batch(vec![])),
+        (&[], Content::Batch(vec![0; 100])),
+        (&[0; PREFIX_BYTES], Content::Offer(Memory::Buffer(vec![0; 100_000]), 100_000)),
     ] {
         let (worker, sender) = connection(&mut zero, 1);
-        let mut transfer = worker.send(sender.endpoint(), [0; OFFER_BYTES], content);
+        let mut transfer = worker.send(sender.endpoint(), &header(&[0; _], 1, frames), content);
         while worker.poll(&mut transfer).is_none() {
             worker.progress();
             assert!(matches!(receive(&mut one, 0), Ok(Received::Nothing)));
@@ -194,8 +235,11 @@ fn ucx_messages_outside_of_the_window_end_the_connection() {
     for (number, len) in [(1, 100), (2 + WINDOW, 100), (0, 100), (2, 0), (2, 50_000)] {
         let [mut zero, mut one] = pair([None, None]);
         let (worker, sender) = connection(&mut zero, 1);
-        let _transfer =
-            worker.send(sender.endpoint(), header(&sender.token(), number), Content::<Vec<u8>>::Batch(vec![0; len]));
+        let _transfer = worker.send(
+            sender.endpoint(),
+            &header(&sender.token(), number, &[]),
+            Content::<Vec<u8>>::Batch(vec![0; len]),
+        );
         drop(worker);
         loop {
             zero.progress();

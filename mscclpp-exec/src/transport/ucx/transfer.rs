@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::rc::Rc;
 
 use super::api::{OK, Status, StatusPtr, status_of};
-use super::inbox::OFFER_BYTES;
+use super::inbox::MAX_HEADER_BYTES;
 use crate::shm::Region;
 use crate::transport::Buffer;
 
@@ -59,7 +59,7 @@ impl<B: Buffer> Memory<B> {
 
 /// Header and content of an active message.
 pub(super) struct Outgoing<B> {
-    pub(super) header: [u8; OFFER_BYTES],
+    pub(super) header: [u8; MAX_HEADER_BYTES],
     pub(super) content: Content<B>,
 }
 

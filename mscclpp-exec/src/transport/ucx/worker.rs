@@ -22,7 +22,7 @@ use std::time::Duration;
 use mscclpp_bootstrap::ActiveTimeout;
 
 use super::api::*;
-use super::inbox::{self, Arrived, Descriptor, HEADER_BYTES, Inbox, OFFER_BYTES, Token};
+use super::inbox::{self, Arrived, Descriptor, Inbox, Token};
 use super::library::{Context, Library};
 use super::transfer::{Abandoned, Content, Memory, Outgoing, Request, Transfer};
 use crate::shm::ProcessMark;
@@ -154,7 +154,7 @@ impl Worker {
     /// Accepts no more messages of a connection.
     pub(super) fn forget(&self, token: &Token) {
         for arrived in self.inbox.forget(token) {
-            if let Arrived::Offer(_, descriptor, _) = arrived {
+            if let Arrived::Offer(_, _, descriptor, _) = arrived {
                 self.release(descriptor);
             }
         }
@@ -234,19 +234,24 @@ impl Worker {
         format!("{}: {transports}", self.library.identity())
     }
 
-    /// Sends an active message: a header, of which only the first part is used for a batch, and its content.
+    /// Sends an active message.
+    ///
+    /// # Panics
+    /// If the header has more than `MAX_HEADER_BYTES`.
     pub(super) fn send<B: Buffer + 'static>(
         &self,
         endpoint: &Endpoint,
-        header: [u8; OFFER_BYTES],
+        header: &[u8],
         content: Content<B>,
     ) -> Transfer<Outgoing<B>> {
-        let memory = Box::into_raw(Box::new(Outgoing { header, content }));
+        let mut outgoing = Outgoing { header: [0; _], content };
+        outgoing.header[..header.len()].copy_from_slice(header);
+        let memory = Box::into_raw(Box::new(outgoing));
         // SAFETY: the pointer is from `Box::into_raw`, and only this function has it so far.
         let content = unsafe { &mut (*memory).content };
-        let (flag, header_bytes) = match content {
-            Content::Batch(_) => (AM_SEND_EAGER, HEADER_BYTES),
-            Content::Offer(..) => (AM_SEND_RNDV, OFFER_BYTES),
+        let flag = match content {
+            Content::Batch(_) => AM_SEND_EAGER,
+            Content::Offer(..) => AM_SEND_RNDV,
         };
         let (bytes, len) = content.bytes();
         let param = param(flag);
@@ -255,7 +260,7 @@ impl Worker {
             // SAFETY: the endpoint is valid. Header and content stay where they are until the request is complete: only the transfer has
             // the pointer to their owner. This process changes neither, except for a region, whose bytes it does not access here.
             false => unsafe {
-                let header = (&raw const (*memory).header).cast();
+                let (header, header_bytes) = ((&raw const (*memory).header).cast(), header.len());
                 let send = self.library.functions.ucp_am_send_nbx;
                 send(endpoint.handle, AM_ID, header, header_bytes, bytes.cast(), len, &param)
             },

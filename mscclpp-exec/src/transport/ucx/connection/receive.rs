@@ -118,7 +118,7 @@ impl<B: Buffer + 'static> Connection<B> {
         self.taken += 1;
         match arrived {
             Arrived::Batch(batch) => self.open_in_batch(Arc::new(batch), 0, most),
-            Arrived::Offer(prefix, descriptor, len) => {
+            Arrived::Offer(prefix, signals, descriptor, len) => {
                 let opened = self.open(&prefix, most).and_then(|(frame, digest)| match frame.len() {
                     expected if expected == len as u64 => Ok((frame, digest)),
                     expected => Err(self.other_length(len, expected)),
@@ -131,7 +131,9 @@ impl<B: Buffer + 'static> Connection<B> {
                     }
                 };
                 let (number, bytes) = (self.opened, Bytes::Offered(Some(descriptor)));
-                self.incoming.push_back(Incoming { frame, number, digest, bytes, is_last: true });
+                let is_last = signals.is_empty();
+                self.incoming.push_back(Incoming { frame, number, digest, bytes, is_last });
+                self.batch = (!is_last).then(|| (Arc::new(signals), 0));
                 Ok(true)
             }
         }
