@@ -91,6 +91,9 @@ pub use error::Error;
 pub use half as __half;
 pub use message::{Message, PacketType};
 pub use numeric::AccumType;
+#[cfg(feature = "process")]
+#[doc(hidden)]
+pub use shm::ProcessMark as __ProcessMark;
 pub use system::{AvailableMemory, ControlGroup, ExceededLimit, SystemLimit, available_memory};
 #[cfg(feature = "process")]
 pub use transport::{UcxReport, try_ucx};

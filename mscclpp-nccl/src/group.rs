@@ -106,9 +106,11 @@ pub(crate) fn end() -> Result<()> {
     let _profiled = profiler::end_group();
     let (calls, starts) = (CALLS.take(), starts?);
     let started = if starts.is_empty() { Ok(()) } else { comm::run_all(starts) };
+    // Other ranks wait for them, whatever became of the communicators that the group creates.
+    let made = make(calls);
     match started {
         Err(failure) if failure.code != Code::InProgress => Err(failure),
-        started => make(calls).and(started),
+        started => made.and(started),
     }
 }
 

@@ -29,6 +29,10 @@ pub(crate) fn tests() -> Vec<Test> {
         ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
         ("communicator_of_two_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 2, &[], &[])?)),
         ("communicator_of_three_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 3, &[], &[])?)),
+        ("copy_of_a_process_gets_codes", || all_ok(&run("copied", 2, &[], &[])?)),
+        ("group_with_a_failed_division_makes_its_other_calls", || {
+            all_ok(&run("failed_division", 2, &[], &[("MSCCLPP_TIMEOUT", "20")])?)
+        }),
         ("calls_of_every_type_and_operator_are_right", || all_ok(&run("types", 2, &[], &[])?)),
         ("smallest_maximum_of_blocks_limits_calls_of_all_ranks", smallest_maximum),
         ("random_calls_are_codes", random_calls),

@@ -22,6 +22,7 @@ use crate::metrics::CallCounters;
 use crate::places::PlaceNumbers;
 use crate::process::{Executor, SharedBuffer};
 use crate::select::{Choice, OrderPolicy, Registry, Request};
+use crate::shm::ProcessMark;
 
 /// One rank's handle to a set of ranks: makes collective calls, registered memory and smaller communicators. Clones are the
 /// same rank. A call selects an algorithm, prepares its plan once, and launches it.
@@ -96,6 +97,8 @@ pub(super) struct Inner {
     /// The registry of the communicator that this one continues, not compared among the ranks yet.
     pub(super) inherited: Option<Arc<Registry>>,
     calls: Mutex<Calls>,
+    /// Memory of segments is not mapped in a copy of the process.
+    mark: ProcessMark,
     assume_registered: AtomicBool,
     /// The [`OrderPolicy`] of calls, as a number.
     order: AtomicU8,
@@ -435,6 +438,9 @@ impl Communicator {
 
     /// Locks the state of calls as [`calls`](Self::calls) does, also while started calls are made.
     pub(super) fn try_calls(&self) -> Result<MutexGuard<'_, Calls>, Error> {
+        if self.inner.mark.is_copy() {
+            return Err(self.bootstrap().check_process().err().map_or(Error::Busy, Error::from));
+        }
         match self.inner.calls.try_lock() {
             Ok(calls) => Ok(calls),
             Err(TryLockError::WouldBlock) => Err(Error::Busy),
@@ -463,6 +469,7 @@ impl Communicator {
             registry: Mutex::default(),
             inherited,
             calls: Mutex::default(),
+            mark: ProcessMark::new(),
             assume_registered: AtomicBool::new(false),
             order: AtomicU8::new(OrderPolicy::default() as u8),
             queue: CallQueue::default(),

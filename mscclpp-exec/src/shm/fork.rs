@@ -8,7 +8,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::process::{Pid, getpid};
 
 /// A mark of the process that created it, which a copy of the process does not have. Reading it costs one load.
-pub(crate) struct ProcessMark {
+pub struct ProcessMark {
     /// A page that the system clears in copies of this process; `None` if it cannot.
     page: Option<NonNull<AtomicU32>>,
     process: Pid,
@@ -20,7 +20,9 @@ unsafe impl Send for ProcessMark {}
 unsafe impl Sync for ProcessMark {}
 
 impl ProcessMark {
-    pub(crate) fn new() -> Self {
+    /// Marks this process.
+    #[allow(clippy::new_without_default, reason = "each is another one")]
+    pub fn new() -> Self {
         let len = rustix::param::page_size();
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at an address that the system chooses replaces no other mapping.
@@ -39,7 +41,7 @@ impl ProcessMark {
 
     /// Returns whether this process is a copy of the one that created the mark.
     #[inline]
-    pub(crate) fn is_copy(&self) -> bool {
+    pub fn is_copy(&self) -> bool {
         match self.page {
             // SAFETY: copies of this process have the mapping too, with zeros.
             Some(page) => unsafe { page.as_ref() }.load(Relaxed) == 0,

@@ -30,7 +30,7 @@ mod slab;
 mod views;
 
 pub(crate) use cache_lines::SharedCacheLines;
-pub(crate) use fork::ProcessMark;
+pub use fork::ProcessMark;
 #[cfg(feature = "cuda")]
 pub(crate) use mesh::own_file;
 pub(crate) use mesh::{LocalListener, Mesh, Sent, SharedFile};

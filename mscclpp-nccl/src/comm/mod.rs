@@ -19,14 +19,14 @@ pub(crate) mod window;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use cudarc::driver::sys;
 use mscclpp_bootstrap::RootListener;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{Device, Stream};
 use mscclpp_exec::select::{Choice, Request};
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_exec::{__ProcessMark as ProcessMark, Communicator, Error};
 
 pub(crate) use self::create::{init_all, init_rank, init_scalable, own_device, run_all, unique_id};
 use self::device_comm::DeviceWindows;
@@ -110,6 +110,9 @@ enum State {
     Failed(Failure),
 }
 
+/// The process that created the first communicator: a copy of it, made by `fork`, has neither their connections nor their memory.
+static PROCESS: LazyLock<ProcessMark> = LazyLock::new(ProcessMark::new);
+
 /// Communicators by handle.
 static COMMS: RwLock<BTreeMap<usize, Arc<Comm>>> = RwLock::new(BTreeMap::new());
 
@@ -118,6 +121,11 @@ static COMMS: RwLock<BTreeMap<usize, Arc<Comm>>> = RwLock::new(BTreeMap::new());
 /// # Errors
 /// An invalid argument for a handle that is not, or no longer, one of this process.
 pub(crate) fn find(handle: Handle) -> Result<Arc<Comm>> {
+    if PROCESS.is_copy() {
+        return Err(Failure::usage(
+            "this process is a copy of the one that created the communicators, made by fork, and cannot use them",
+        ));
+    }
     let comms = COMMS.read().unwrap_or_else(PoisonError::into_inner);
     comms.get(&(handle as usize)).cloned().ok_or_else(|| match handle.is_null() {
         true => Failure::argument("comm is null"),
@@ -146,6 +154,7 @@ impl Comm {
     fn add(device: Device, config: Config) -> Arc<Self> {
         /// Handles are numbers that no other communicator of the process ever has.
         static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
+        LazyLock::force(&PROCESS);
         let comm = Arc::new(Self {
             handle: NEXT.fetch_add(0x10, Ordering::Relaxed),
             device,
