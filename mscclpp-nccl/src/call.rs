@@ -429,6 +429,6 @@ impl Call {
 
     /// Returns memory as long as other memory, for this call.
     fn temporary(&self, like: &Memory) -> std::result::Result<Memory, Error> {
-        self.comm.temporary(self.stream_handle, like.bytes())
+        self.comm.temporary(&self.stream, self.stream_handle, like.bytes())
     }
 }

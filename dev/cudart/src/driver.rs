@@ -122,6 +122,7 @@ driver! {
     fn cuEventCreate(flags: c_uint) -> usize;
     fn cuEventDestroy_v2(event: usize);
     fn cuEventRecord(event: usize, stream: usize);
+    fn cuEventRecordWithFlags(event: usize, stream: usize, flags: c_uint);
     fn cuEventQuery(event: usize);
     fn cuEventSynchronize(event: usize);
     fn cuEventElapsedTime(start: usize, end: usize) -> f32;

@@ -15,11 +15,7 @@ runtime! {
     fn cudaEventRecord(event: usize, stream: usize) { driver::cuEventRecord(event, stream) }
 
     fn cudaEventRecordWithFlags(event: usize, stream: usize, flags: c_uint) {
-        if flags != 0 {
-            eprintln!("events outside of captures (cudaEventRecordExternal) are not supported on simulated devices");
-            return Err(crate::error::NOT_SUPPORTED);
-        }
-        driver::cuEventRecord(event, stream)
+        driver::cuEventRecordWithFlags(event, stream, flags)
     }
 
     fn cudaEventQuery(event: usize) { driver::cuEventQuery(event) }

@@ -4,7 +4,7 @@ use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Events;
 
 use super::Simulator;
-use crate::host::{Code, Event, Result, error};
+use crate::host::{Code, Event, Result, Work, error};
 
 impl Simulator {
     fn add_event(&self, is_timed: bool) -> Handle {
@@ -35,6 +35,18 @@ impl Events for Simulator {
         self.called("cuStreamWaitEvent")?;
         self.machine.state().check_event("cuStreamWaitEvent", event)?;
         self.machine.wait_event(stream, event)
+    }
+
+    fn record_in_graph(&self, event: Handle, stream: Handle) -> Result<()> {
+        self.called("cuEventRecordWithFlags")?;
+        self.machine.state().check_event("cuEventRecordWithFlags", event)?;
+        self.machine.put_in_graph("cuEventRecordWithFlags", stream, Work::RecordOfGraph(event.0))
+    }
+
+    fn wait_event_in_graph(&self, stream: Handle, event: Handle) -> Result<()> {
+        self.called("cuStreamWaitEvent")?;
+        self.machine.state().check_event("cuStreamWaitEvent", event)?;
+        self.machine.put_in_graph("cuStreamWaitEvent", stream, Work::WaitOfGraph(event.0))
     }
 
     fn is_done(&self, event: Handle) -> Result<bool> {

@@ -4,12 +4,18 @@ use mscclpp_exec::cuda::calls::Graphs;
 use mscclpp_exec::cuda::{CaptureMode, Handle};
 
 use super::{Simulator, released};
-use crate::host::{CaptureState, Code, Result, error, exchange_mode};
+use crate::host::{CaptureState, Code, Result, Work, error, exchange_mode};
 
 impl Graphs for Simulator {
     fn is_capturing(&self, stream: Handle) -> Result<bool> {
         self.called("cuStreamIsCapturing")?;
         Ok(self.machine.state().streams.get(&stream.0).is_some_and(|queue| queue.recording.is_some()))
+    }
+
+    fn capture_id(&self, stream: Handle) -> Result<Option<u64>> {
+        self.called("cuStreamGetCaptureInfo")?;
+        let state = self.machine.state();
+        Ok(state.streams.get(&stream.0).and_then(|queue| queue.recording.as_ref()).map(|recording| recording.id))
     }
 
     fn begin_capture(&self, stream: Handle) -> Result<()> {
@@ -45,7 +51,11 @@ impl Graphs for Simulator {
         let Some(work) = self.machine.state().graphs.get(&graph.0).cloned() else {
             return error("cuGraphLaunch", Code::InvalidValue, "no such graph");
         };
-        work.into_iter().try_for_each(|work| self.machine.put("cuGraphLaunch", stream, work))
+        work.into_iter().try_for_each(|work| match work {
+            Work::RecordOfGraph(event) => self.machine.record(Handle(event), stream),
+            Work::WaitOfGraph(event) => self.machine.wait_event(stream, Handle(event)),
+            work => self.machine.put("cuGraphLaunch", stream, work),
+        })
     }
 
     fn destroy_graph(&self, graph: Handle) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Captures, and the calls that invalidate them.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 
 use mscclpp_exec::cuda::CaptureMode;
@@ -20,6 +21,8 @@ pub(crate) fn exchange_mode(mode: CaptureMode) -> CaptureMode {
 /// State of a capture.
 pub(crate) struct CaptureState {
     pub(crate) work: Vec<Work>,
+    /// No other capture has it.
+    pub(crate) id: u64,
     /// Thread that has begun the capture.
     thread: ThreadId,
     /// Whether unsafe calls of other threads invalidate it too.
@@ -29,7 +32,9 @@ pub(crate) struct CaptureState {
 
 impl CaptureState {
     pub(crate) fn begin(is_global: bool) -> Self {
-        Self { work: Vec::new(), thread: thread::current().id(), is_global, invalidated: false }
+        static COUNT: AtomicU64 = AtomicU64::new(1);
+        let id = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self { work: Vec::new(), id, thread: thread::current().id(), is_global, invalidated: false }
     }
 
     pub(crate) fn end(self) -> Result<Vec<Work>> {

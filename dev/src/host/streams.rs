@@ -128,6 +128,17 @@ impl SimulatedHost {
         Ok(())
     }
 
+    /// Records work that only graphs have in the capture of a stream.
+    pub(crate) fn put_in_graph(&self, call: &'static str, stream: Handle, work: Work) -> Result<()> {
+        match self.state().streams.get_mut(&stream.0) {
+            Some(Queue { recording: Some(recording), .. }) => {
+                recording.work.push(work);
+                Ok(())
+            }
+            _ => error(call, Code::InvalidValue, "the stream is not captured"),
+        }
+    }
+
     /// Enqueues the record of an event on a stream.
     pub(crate) fn record(self: &Arc<Self>, event: Handle, stream: Handle) -> Result<()> {
         let recorded = {

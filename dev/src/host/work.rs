@@ -23,6 +23,9 @@ pub(crate) enum Work {
     /// An event, and the number of its record.
     Record(usize, u64),
     Wait(usize, u64),
+    /// A record of an event, or a wait for it, with each launch of the graph that has it; on no stream.
+    RecordOfGraph(usize),
+    WaitOfGraph(usize),
     Copy {
         to: u64,
         from: u64,
@@ -161,6 +164,7 @@ pub(super) fn store(memory: &SimulatedMemory, work: &Work) -> Result<()> {
             unsafe { &*(to as *const std::sync::atomic::AtomicU64) }.store(value, std::sync::atomic::Ordering::Release);
         }
         Work::Launch(_) | Work::Record(..) | Work::Wait(..) | Work::WaitValue { .. } => {}
+        Work::RecordOfGraph(_) | Work::WaitOfGraph(_) => {}
     }
     Ok(())
 }

@@ -166,7 +166,7 @@ fn program(world: &Executor) -> Result<(), Error> {
 }
 
 /// Calls whose failure is reported to the program.
-const REPORTED: [&str; 26] = [
+const REPORTED: [&str; 28] = [
     "cuMemAlloc",
     "cuMemHostAlloc",
     "cuMemcpyHtoDAsync",
@@ -182,6 +182,7 @@ const REPORTED: [&str; 26] = [
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamIsCapturing",
+    "cuStreamGetCaptureInfo",
     "cuStreamBeginCapture",
     "cuStreamEndCapture",
     "cuStreamWaitEvent",
@@ -190,6 +191,7 @@ const REPORTED: [&str; 26] = [
     "cuGraphLaunch",
     "cuEventCreate",
     "cuEventRecord",
+    "cuEventRecordWithFlags",
     "cuEventQuery",
     "cuEventElapsedTime",
     "cuThreadExchangeStreamCaptureMode",

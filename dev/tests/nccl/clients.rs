@@ -29,6 +29,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
         ("communicator_of_two_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 2, &[], &[])?)),
         ("communicator_of_three_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 3, &[], &[])?)),
+        ("graphs_and_calls_of_one_communicator_follow_one_another", || all_ok(&run("mixed_graphs", 2, &[], &[])?)),
         ("copy_of_a_process_gets_codes", || all_ok(&run("copied", 2, &[], &[])?)),
         ("group_with_a_failed_division_makes_its_other_calls", || {
             all_ok(&run("failed_division", 2, &[], &[("MSCCLPP_TIMEOUT", "20")])?)

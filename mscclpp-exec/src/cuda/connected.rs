@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::buffers::{DeviceBuffer, DeviceSlice};
 use super::executor::{Executor, Inner};
 use super::ipc::{IpcGroup, PeerPath};
+use super::last_launch::LastLaunch;
 use super::plan_state::PlanState;
 use super::stream::{Stream, Used};
 use crate::error::Error;
@@ -127,7 +128,7 @@ impl Executor {
     /// Returns whether the eager launches of this rank are complete.
     pub(crate) fn is_idle(&self) -> bool {
         let order = self.inner.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
-        order.last.iter().flatten().all(Used::is_done)
+        order.last.iter().filter_map(LastLaunch::used).all(Used::is_done)
     }
 
     /// Waits until port channels have drained. The streams of all launches are synchronized.
@@ -145,7 +146,7 @@ impl Inner {
             return Ok(self.devices.iter().try_for_each(|device| device.driver().wait_idle())?);
         }
         let order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(order.last.iter().flatten().try_for_each(Used::wait)?)
+        Ok(order.last.iter().filter_map(LastLaunch::used).try_for_each(Used::wait)?)
     }
 
     /// Adds what was enqueued on a stream since the last launch to that launch.
@@ -153,20 +154,17 @@ impl Inner {
         let mut order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
         for (device, last) in self.devices.iter().zip(&mut order.last) {
             let lane = stream.on(device.driver())?;
-            if !lane.is_capturing()? {
-                lane.add_to(last)?;
-            }
+            last.add(lane, lane.is_capturing()?)?;
         }
         Ok(())
     }
 
     /// Orders the work that is enqueued on a stream from now on after all launches so far.
     pub(super) fn follow_launches(&self, stream: &Stream) -> Result<(), Error> {
-        let order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
-        for (device, last) in self.devices.iter().zip(&order.last) {
-            if let Some(last) = last {
-                stream.on(device.driver())?.follow(last)?;
-            }
+        let mut order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
+        for (device, last) in self.devices.iter().zip(&mut order.last) {
+            let lane = stream.on(device.driver())?;
+            last.follow(lane, lane.is_capturing()?)?;
         }
         Ok(())
     }

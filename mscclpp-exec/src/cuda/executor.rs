@@ -13,11 +13,12 @@ use super::buffers::DeviceBuffer;
 use super::capture::refuse_in_capture;
 use super::device::Device;
 use super::ipc::IpcGroup;
+use super::last_launch::LastLaunch;
 use super::memory::Storage;
 use super::peer;
 use super::plan_state::PlanState;
 use super::prepared_plan::PreparedPlan;
-use super::stream::{Stream, Used};
+use super::stream::Stream;
 use super::uses::Unused;
 use crate::error::Error;
 use crate::interpret::{Params, resolve};
@@ -156,10 +157,10 @@ pub(super) struct Inner {
     unused: Unused,
 }
 
-/// The stream of the last launch on each device. Launches share counters and scratch, so they are executed one after
-/// the other whatever their streams.
+/// The last launch on each device. Launches share counters and scratch, so they are executed one after the other whatever their streams,
+/// those of graphs too.
 pub(super) struct LaunchOrder {
-    pub(super) last: Vec<Option<Used>>,
+    pub(super) last: Vec<LastLaunch>,
 }
 
 impl Executor {
@@ -238,7 +239,7 @@ impl Executor {
         group: Option<IpcGroup>,
         options: Options,
     ) -> Self {
-        let launch_order = Mutex::new(LaunchOrder { last: devices.iter().map(|_| None).collect() });
+        let launch_order = Mutex::new(LaunchOrder { last: devices.iter().map(|_| LastLaunch::default()).collect() });
         let (ranks, contexts) = (device_of.len() as u32, Mutex::default());
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Relaxed) + 1;
@@ -447,9 +448,9 @@ impl Inner {
     /// Returns whether the last launches on all devices were enqueued on this stream.
     pub(super) fn is_last(&self, stream: &Stream) -> bool {
         let launch_order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_last = |(device, last): (&Device, &Option<Used>)| {
+        let is_last = |(device, last): (&Device, &LastLaunch)| {
             let lane = stream.on(device.driver());
-            lane.is_ok_and(|lane| last.as_ref().is_none_or(|last| last.is_of(lane)))
+            lane.is_ok_and(|lane| last.used().is_none_or(|last| last.is_of(lane)))
         };
         self.devices.iter().zip(&launch_order.last).all(is_last)
     }

@@ -42,6 +42,7 @@ mod flat_mapping;
 mod images;
 mod ipc;
 pub mod jit;
+mod last_launch;
 mod lend;
 mod libcuda;
 mod memory;

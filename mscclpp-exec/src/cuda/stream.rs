@@ -282,6 +282,11 @@ impl Lane {
         Self { device: device.clone(), handle, owned, begin_capture: Mutex::default(), borrowed: OnceLock::new() }
     }
 
+    /// Creates a stream.
+    pub(super) fn create(device: &Device) -> driver::Result<Self> {
+        Ok(Self::new(device, device.driver().create_stream()?, true))
+    }
+
     /// Returns a stream that other code owns.
     pub(super) fn foreign(device: &Device, handle: Handle) -> Arc<Self> {
         Arc::new(Self::new(device, handle, false))
@@ -397,8 +402,9 @@ impl Graph {
     ///
     /// # Safety
     /// All buffers and prepared plans whose launches were captured must exist until the stream has completed the graph.
-    /// Meanwhile no other work of their executors may be pending on other streams: eager launches do not wait for
-    /// graphs, nor graphs for eager launches.
+    /// Launches of their executors that were enqueued on the captured stream before the capture must be complete: the first captured
+    /// launch cannot wait for them. All others, eager ones and those of graphs, follow one another in the order of the calls, which
+    /// must be the same on all ranks.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<(), Error> {
         for (driver, graph) in &self.lanes {
             driver.launch_graph(*graph, stream.on(driver)?.handle)?;
@@ -434,8 +440,13 @@ pub struct Event {
 static_assertions::assert_impl_all!(Event: Send, Sync);
 
 impl Event {
+    /// Creates an event without a time that was never recorded: nothing waits for it.
+    pub(super) fn unrecorded(device: &Device) -> driver::Result<Self> {
+        Ok(Self { driver: device.driver().clone(), handle: device.driver().create_untimed_event()? })
+    }
+
     /// Records an event without a time on a stream.
-    fn on(lane: &Lane) -> driver::Result<Self> {
+    pub(super) fn on(lane: &Lane) -> driver::Result<Self> {
         Self::recorded(lane, lane.device.driver().create_untimed_event()?)
     }
 
@@ -449,6 +460,10 @@ impl Event {
         let event = Self { driver: driver.clone(), handle };
         driver.record(event.handle, lane.handle)?;
         Ok(event)
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
     }
 
     fn is_done(&self) -> driver::Result<bool> {

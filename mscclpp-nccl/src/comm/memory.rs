@@ -47,6 +47,8 @@ pub(crate) struct Memories {
     segments: Mutex<BTreeMap<usize, Segment>>,
     /// Internal memory of calls by stream, in whose order it is used; the last one is the largest.
     temporaries: Mutex<BTreeMap<usize, Vec<DeviceVec<u8>>>>,
+    /// Internal memory of captured calls, each of which has its own: a graph may be launched on any stream.
+    of_graphs: Mutex<Vec<DeviceVec<u8>>>,
 }
 
 /// Returns a handle that no other one of the process equals.
@@ -140,16 +142,23 @@ impl Comm {
 }
 
 impl Comm {
-    /// Returns memory for a call on a stream, which later calls on the stream use again.
+    /// Returns memory for a call on a stream, which later calls on the stream use again unless it is captured.
     ///
     /// # Errors
-    /// [`Error::Driver`]; [`Error::Capturing`] if there is not enough yet, and the thread captures.
-    pub(crate) fn temporary(&self, stream: usize, bytes: u64) -> std::result::Result<Memory, Error> {
+    /// [`Error::Driver`].
+    pub(crate) fn temporary(&self, stream: &Stream, handle: usize, bytes: u64) -> std::result::Result<Memory, Error> {
+        if stream.is_capturing()? {
+            let _set_up = SetUp::begin()?;
+            let memory = DeviceVec::new(&self.device, bytes as usize)?;
+            let address = memory.as_slice().address;
+            lock(&self.memories.of_graphs).push(memory);
+            return Ok(Memory::internal(address, bytes));
+        }
         let mut temporaries = lock(&self.memories.temporaries);
-        let memories = temporaries.entry(stream).or_default();
+        let memories = temporaries.entry(handle).or_default();
         if memories.last().is_none_or(|memory| (memory.len() as u64) < bytes) {
             let _set_up = SetUp::begin()?;
-            // Shorter ones are kept: pending calls and graphs use them.
+            // Shorter ones are kept: pending calls use them.
             memories.push(DeviceVec::new(&self.device, bytes.next_power_of_two() as usize)?);
         }
         let address = memories.last().map_or(0, |memory| memory.as_slice().address);

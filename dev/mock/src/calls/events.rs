@@ -10,6 +10,15 @@ use super::{ask, calls, valid};
 use crate::code::{self, Code};
 use crate::{captures, state, streams};
 
+fn record(event: usize, stream: usize) -> Result<(), Code> {
+    let stream = streams::resolve(stream)?;
+    if captures::record(event, stream)? {
+        return Ok(());
+    }
+    state::enqueue_on(stream)?;
+    ask(|driver| driver.record(Handle(event), Handle(stream)))
+}
+
 /// Time between two queries of an event that is waited for.
 const POLL: Duration = Duration::from_micros(100);
 
@@ -30,12 +39,17 @@ calls! {
     }
 
     fn cuEventRecord(event: usize, stream: usize) {
-        let stream = streams::resolve(stream)?;
-        if captures::record(event, stream)? {
-            return Ok(());
+        record(event, stream)
+    }
+
+    fn cuEventRecordWithFlags(event: usize, stream: usize, flags: c_uint) {
+        valid(flags <= 1)?;
+        if flags == 0 {
+            return record(event, stream);
         }
-        state::enqueue_on(stream)?;
-        ask(|driver| driver.record(Handle(event), Handle(stream)))
+        let stream = streams::resolve(stream)?;
+        captures::count(stream)?;
+        ask(|driver| driver.record_in_graph(Handle(event), Handle(stream)))
     }
 
     fn cuEventQuery(event: usize) {

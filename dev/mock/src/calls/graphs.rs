@@ -42,6 +42,8 @@ calls! {
     ) {
         let stream = streams::resolve(stream)?;
         let capture = captures::of(stream)?;
+        // It may be made to fail.
+        ask(|driver| driver.capture_id(Handle(stream)))?;
         // SAFETY: guaranteed by the caller; all but the status are optional.
         unsafe {
             status.write(c_int::from(capture.is_some()));

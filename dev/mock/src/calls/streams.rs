@@ -75,8 +75,13 @@ calls! {
         }
     }
 
-    fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) {
+    fn cuStreamWaitEvent(stream: usize, event: usize, flags: c_uint) {
+        valid(flags <= 1)?;
         let stream = streams::resolve(stream)?;
+        if flags == 1 {
+            captures::count(stream)?;
+            return ask(|driver| driver.wait_event_in_graph(Handle(stream), Handle(event)));
+        }
         if captures::wait(stream, event)? {
             return Ok(());
         }

@@ -31,6 +31,19 @@ pub trait Events {
     /// capture.
     fn wait_event(&self, stream: Handle, event: Handle) -> Result<()>;
 
+    /// Records an event whenever a graph reaches this point, of which a stream is captured: a launch of the graph is a recording.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_VALUE` if the stream is not captured.
+    fn record_in_graph(&self, event: Handle, stream: Handle) -> Result<()>;
+
+    /// Orders the work that follows in a graph, of which a stream is captured, after the last recording of an event before a launch of
+    /// the graph.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_VALUE` if the stream is not captured.
+    fn wait_event_in_graph(&self, stream: Handle, event: Handle) -> Result<()>;
+
     /// Returns whether all work before an event is complete.
     ///
     /// # Errors

@@ -11,6 +11,13 @@ pub trait Graphs {
     /// captured.
     fn is_capturing(&self, stream: Handle) -> Result<bool>;
 
+    /// Returns the identifier of a stream's capture, which no other capture of the process has; `None` if it is not captured, or the
+    /// driver has no identifiers, as drivers before CUDA 12.3.
+    ///
+    /// # Errors
+    /// As [`is_capturing`](Self::is_capturing).
+    fn capture_id(&self, stream: Handle) -> Result<Option<u64>>;
+
     /// Begins to capture the work that is enqueued on a stream, instead of executing it. Other calls of this thread can
     /// invalidate the capture; of other threads only a wait for the stream can.
     ///

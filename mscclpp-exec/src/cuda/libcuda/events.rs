@@ -40,6 +40,22 @@ impl Events for Cuda {
         named("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream(on), event(handle), flags) })
     }
 
+    fn record_in_graph(&self, handle: Handle, on: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
+        // SAFETY: the caller's event and stream.
+        named("cuEventRecordWithFlags", unsafe {
+            sys::cuEventRecordWithFlags(event(handle), stream(on), flags).result()
+        })
+    }
+
+    fn wait_event_in_graph(&self, on: Handle, handle: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL;
+        // SAFETY: the caller's event and stream.
+        named("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream(on), event(handle), flags) })
+    }
+
     fn is_done(&self, handle: Handle) -> Result<bool> {
         let _current = self.enter()?;
         // SAFETY: the caller's event.

@@ -1,6 +1,8 @@
 //! Functions that a driver must have. A library with the driver's name may belong to another program, or lack some of
 //! them. A call of a missing function would panic, so all of them are looked up before any is called.
 
+use std::sync::LazyLock;
+
 use cudarc::driver::sys;
 
 /// Functions that are called before the driver's version is known.
@@ -27,6 +29,7 @@ const ALL: &[&str] = &[
     "cuEventElapsedTime",
     "cuEventQuery",
     "cuEventRecord",
+    "cuEventRecordWithFlags",
     "cuGraphDestroy",
     "cuGraphExecDestroy",
     "cuGraphInstantiateWithFlags",
@@ -87,6 +90,9 @@ const MULTICAST: &[&str] = &[
     "cuMulticastUnbind",
 ];
 
+/// Function of identifiers of captures, which may be missing.
+const CAPTURE_ID: &str = "cuStreamGetCaptureInfo_v3";
+
 /// Returns the first missing function of those that are called before the driver's version is known. The library is
 /// loaded.
 pub(super) fn missing_at_first() -> Option<&'static str> {
@@ -101,6 +107,12 @@ pub(super) fn missing_later(version: u32) -> Option<&'static str> {
 /// Returns whether the driver has functions for multicast objects at all. The library is loaded.
 pub(super) fn has_multicast() -> bool {
     missing(MULTICAST).is_none()
+}
+
+/// Returns whether the driver has identifiers of captures. The library is loaded.
+pub(super) fn has_capture_ids() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| missing(&[CAPTURE_ID]).is_none());
+    *HAS
 }
 
 fn missing(names: &[&'static str]) -> Option<&'static str> {
@@ -124,7 +136,7 @@ mod tests {
         let names = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn cu")?.split('(').next());
         let mock: BTreeSet<String> = names.map(|name| format!("cu{name}")).collect();
         let listed: BTreeSet<String> =
-            [FIRST, ALL, MULTICAST, &[LOADING.0]].concat().into_iter().map(str::to_owned).collect();
+            [FIRST, ALL, MULTICAST, &[LOADING.0, CAPTURE_ID]].concat().into_iter().map(str::to_owned).collect();
         let missing: Vec<_> = listed.difference(&mock).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }

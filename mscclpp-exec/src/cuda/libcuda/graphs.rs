@@ -1,10 +1,11 @@
 //! Captures and graphs.
 
 use std::mem::MaybeUninit;
+use std::ptr::null_mut;
 
 use cudarc::driver::{result, sys};
 
-use super::{Cuda, named, stream};
+use super::{Cuda, functions, named, stream};
 use crate::cuda::calls::Graphs;
 use crate::cuda::driver::{CaptureMode, Handle, Result};
 
@@ -14,6 +15,20 @@ impl Graphs for Cuda {
         // SAFETY: the caller's stream.
         let status = named("cuStreamIsCapturing", unsafe { result::stream::is_capturing(stream(handle)) })?;
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    fn capture_id(&self, handle: Handle) -> Result<Option<u64>> {
+        if !functions::has_capture_ids() {
+            return Ok(None);
+        }
+        let _current = self.enter()?;
+        let (mut status, mut id) = (sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0);
+        let (graph, nodes, edges, count) = (null_mut(), null_mut(), null_mut(), null_mut());
+        // SAFETY: the caller's stream; what is null is not written.
+        let called =
+            unsafe { sys::cuStreamGetCaptureInfo_v3(stream(handle), &mut status, &mut id, graph, nodes, edges, count) };
+        named("cuStreamGetCaptureInfo", called.result())?;
+        Ok((status == sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE).then_some(id))
     }
 
     fn begin_capture(&self, handle: Handle) -> Result<()> {

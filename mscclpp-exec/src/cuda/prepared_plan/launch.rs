@@ -9,9 +9,10 @@ use super::{Part, PreparedPlan};
 use crate::cuda::abi;
 use crate::cuda::buffers::{Binding, Buffers, DeviceSlice};
 use crate::cuda::driver::{Driver, DriverError, Handle};
+use crate::cuda::last_launch::LastLaunch;
 use crate::cuda::proxy::Proxies;
 use crate::cuda::specialize::VECTOR;
-use crate::cuda::stream::{Lane, Stream, Used};
+use crate::cuda::stream::{Lane, Stream};
 use crate::error::Error;
 
 /// Threads of a block, and blocks per rank, of the kernel that divides the sums of an average.
@@ -157,23 +158,22 @@ impl PreparedPlan {
         driver: &dyn Driver,
         (part, even): (&Part, bool),
         proxies: Option<&Proxies>,
-        (lane, last): (&Arc<Lane>, &mut Option<Used>),
+        (lane, last): (&Arc<Lane>, &mut LastLaunch),
         launched: &mut bool,
     ) -> Result<(), DriverError> {
-        // A captured launch is no work of its stream: later launches follow those before it.
-        if self.is_captured.map_or_else(|| lane.is_capturing(), Ok)? {
+        let is_captured = self.is_captured.map_or_else(|| lane.is_capturing(), Ok)?;
+        last.follow(lane, is_captured)?;
+        if is_captured {
             self.world.is_captured.store(true, Relaxed);
             // The graph has the halves of the present scratch.
             self.context.keep_for_graphs();
             let all = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
             all.for_each(Proxies::expect_unannounced_launches);
-            return self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
-        }
-        if let Some(last) = last.as_ref().filter(|last| !last.is_of(lane)) {
-            lane.follow(last)?;
+            self.enqueue_kernels(driver, (part, even), lane.handle(), launched)?;
+            return last.add(lane, true);
         }
         let enqueued = self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
-        enqueued.and(lane.add_to(last))?;
+        enqueued.and(last.add(lane, false))?;
         if let Some(proxies) = proxies {
             proxies.follow_launch(lane.handle());
         }

@@ -201,7 +201,6 @@ impl<B: Buffer + 'static> Connection<B> {
     }
 
     /// Sends an offer, and the signals that wait after it as far as its header has room.
-
     fn send_offer(&mut self, worker: &Worker, frame: &Frame, source: Memory<B>) {
         let len = frame.len() as usize;
         self.queued -= queued_bytes(frame, Some(&source));

@@ -97,7 +97,7 @@ impl Lanes {
     }
 
     /// Waits until the transfers of a direction that the caller's stream does not wait for are complete, before one that `stream`
-    /// captures: replays of a graph follow only what is on their stream. Later sends are not buffered for the same reason.
+    /// captures: a lane has no events for graphs. Later sends are not buffered for the same reason.
     ///
     /// # Errors
     /// The first failure of a transfer that a thread made; [`Error::Driver`].
