@@ -140,8 +140,8 @@ struct Server {
     acceptor: Acceptor,
     /// Authenticated connections that have not sent their identity yet.
     arriving: Vec<Arrival>,
-    /// Number of ranks of the job, once one has arrived.
-    num_ranks: Option<u32>,
+    /// Number of ranks of the job, once one has arrived, and the rank that arrived first.
+    num_ranks: Option<(u32, u32)>,
     /// Where rank 0 listens, once it has arrived.
     root: Option<SocketAddr>,
     /// The ranks that have arrived.
@@ -185,7 +185,8 @@ impl Server {
             let is_over = match &self.failure {
                 Some((_, until)) => now >= *until,
                 None => {
-                    self.num_ranks.is_some_and(|ranks| self.members.len() == ranks as usize) && self.waiting.is_empty()
+                    self.num_ranks.is_some_and(|(ranks, _)| self.members.len() == ranks as usize)
+                        && self.waiting.is_empty()
                 }
             };
             if is_over {
@@ -238,11 +239,11 @@ impl Server {
     }
 
     fn admit(&mut self, member: RankInfo, Arrival { rank, ranks, conn, .. }: Arrival, now: Instant) {
-        let num_ranks = *self.num_ranks.get_or_insert(ranks);
+        let (num_ranks, peer) = *self.num_ranks.get_or_insert((ranks, rank));
         let failure = match (&self.failure, self.members.get(&rank)) {
             (Some((error, _)), _) => Some(error.clone()),
             _ if ranks != num_ranks => {
-                Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, ours: num_ranks })
+                Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, peer, ours: num_ranks })
             }
             _ if rank >= num_ranks => Some(Error::NoSuchRank { rank, num_ranks }),
             (None, Some(first)) => {
@@ -336,7 +337,10 @@ mod tests {
                 let error = group.expect_err("the ranks differ");
                 match repeated {
                     true => assert!(matches!(error, Error::DuplicateRank { .. }), "{error}"),
-                    false => assert!(matches!(error, Error::WorldSize { .. }), "{error}"),
+                    false => {
+                        let Error::WorldSize { who, peer, .. } = &error else { panic!("{error}") };
+                        assert!([(1, 2), (2, 1)].contains(&(who.rank, *peer)), "{error}");
+                    }
                 }
             }
         }

@@ -330,7 +330,7 @@ fn duplicate_ranks_and_other_sizes_are_reported_on_all_ranks() {
         |address| Bootstrap::connect(address, 0, 3, &secret(), options()).unwrap_err(),
         |address| Bootstrap::connect(address, 1, 4, &secret(), options()).unwrap_err(),
     );
-    assert!(matches!(&first, Error::WorldSize { who, theirs: 4, ours: 3 } if who.rank == 1), "{first}");
+    assert!(matches!(&first, Error::WorldSize { who, theirs: 4, peer: 0, ours: 3 } if who.rank == 1), "{first}");
     assert_eq!(first, second);
 }
 

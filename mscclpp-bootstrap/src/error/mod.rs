@@ -152,13 +152,15 @@ pub enum Error {
         second: Box<RankInfo>,
     },
     /// Ranks expect different numbers of ranks.
-    #[error("{} expects {theirs} ranks, but rank 0 expects {ours} ranks", who)]
+    #[error("{} expects {theirs} ranks, but rank {peer} expects {ours} ranks", who)]
     WorldSize {
-        /// The rank that differs from rank 0.
+        /// The rank that differs from `peer`.
         who: Box<RankInfo>,
         /// Number of ranks that it expects.
         theirs: u32,
-        /// Number of ranks that rank 0 expects.
+        /// Rank 0, or the rank that arrived first at a [`Rendezvous`](crate::Rendezvous).
+        peer: u32,
+        /// Number of ranks that `peer` expects.
         ours: u32,
     },
     /// The rank is not in the communicator, or the communicator has no rank.

@@ -33,8 +33,11 @@ impl Error {
             | Self::Unresponsive { who, .. }
             | Self::Aborted { who, .. }
             | Self::Revoked { who }
-            | Self::CallFailed { who, .. }
-            | Self::WorldSize { who, .. } => info(who),
+            | Self::CallFailed { who, .. } => info(who),
+            Self::WorldSize { who, peer, .. } => {
+                info(who);
+                map(peer);
+            }
             Self::Excluded { who, by, .. } => {
                 info(who);
                 *by = by.iter().filter_map(|rank| number(*rank)).collect();

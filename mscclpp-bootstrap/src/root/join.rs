@@ -78,7 +78,7 @@ impl Root {
             return;
         }
         let wrong = if ranks != self.ranks {
-            Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, ours: self.ranks })
+            Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, peer: 0, ours: self.ranks })
         } else {
             match self.members.get(rank) {
                 None => Some(Error::NoSuchRank { rank: member.rank, num_ranks: self.ranks }),
