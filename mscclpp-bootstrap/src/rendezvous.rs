@@ -2,6 +2,9 @@
 //!
 //! A thread of that process learns from rank 0 where it listens, and tells the other ranks, which then join rank 0. The secret of
 //! the job is the same for both and is never sent.
+//!
+//! If a rank is rejected, all ranks learn why at once: those that wait here, those that arrive later, and, through rank 0, which
+//! stays connected until all ranks have arrived, those that have already joined it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -91,8 +94,8 @@ impl UniqueId {
     /// Joins the job of `num_ranks` ranks as `rank`, which may be 0, by the id of a [`Rendezvous`].
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`]; [`Error::Timeout`] if rank 0 does not arrive; [`Error::WorldSize`] and [`Error::DuplicateRank`];
-    /// otherwise as [`RootListener::connect`] and [`join`](Self::join).
+    /// [`Error::NoSuchRank`]; [`Error::Timeout`] if rank 0 does not arrive; [`Error::WorldSize`] and [`Error::DuplicateRank`], the
+    /// same on all ranks; otherwise as [`RootListener::connect`] and [`join`](Self::join).
     pub fn connect(&self, rank: u32, num_ranks: u32, options: Options) -> Result<Bootstrap, Error> {
         check_num_ranks(num_ranks)?;
         if rank >= num_ranks {
@@ -121,7 +124,7 @@ impl UniqueId {
             }
         };
         match listener {
-            Some(listener) => listener.connect(num_ranks, options),
+            Some(listener) => listener.connect_found(num_ranks, options, conn),
             None => Self { address: at, secret: self.secret.clone() }.join(rank, num_ranks, options),
         }
     }
@@ -144,6 +147,8 @@ struct Server {
     num_ranks: Option<(u32, u32)>,
     /// Where rank 0 listens, once it has arrived.
     root: Option<SocketAddr>,
+    /// The connection of rank 0 after the answer, by which it learns of a failure, until all ranks have arrived.
+    root_conn: Option<Conn>,
     /// The ranks that have arrived.
     members: BTreeMap<u32, RankInfo>,
     /// Those that do not know the answer.
@@ -161,6 +166,7 @@ impl Server {
             arriving: Vec::new(),
             num_ranks: None,
             root: None,
+            root_conn: None,
             members: BTreeMap::new(),
             waiting: Vec::new(),
             closing: Vec::new(),
@@ -190,6 +196,7 @@ impl Server {
                 }
             };
             if is_over {
+                self.closing.extend(self.root_conn.take().map(|conn| (conn, now + CONNECTION_TIMEOUT)));
                 self.acceptor.close();
                 return Ok(());
             }
@@ -214,7 +221,7 @@ impl Server {
     fn wait(&self) -> Result<(), Error> {
         let arriving = self.arriving.iter().map(|arrival| &arrival.conn);
         let conns = arriving.chain(self.waiting.iter().map(|(_, conn)| conn));
-        let conns = conns.chain(self.closing.iter().map(|(conn, _)| conn));
+        let conns = conns.chain(&self.root_conn).chain(self.closing.iter().map(|(conn, _)| conn));
         let sockets = self.acceptor.sockets().chain(conns.map(|conn| (conn.as_fd(), conn.interest())));
         let expiries = self.arriving.iter().map(|arrival| arrival.until);
         let expiries = expiries.chain(self.closing.iter().map(|(_, until)| *until));
@@ -242,13 +249,14 @@ impl Server {
         let (num_ranks, peer) = *self.num_ranks.get_or_insert((ranks, rank));
         let failure = match (&self.failure, self.members.get(&rank)) {
             (Some((error, _)), _) => Some(error.clone()),
+            // Also if the numbers of ranks differ: one rank's two numbers would explain less.
+            (None, Some(first)) => {
+                Some(Error::DuplicateRank { first: Box::new(first.clone()), second: Box::new(member.clone()) })
+            }
             _ if ranks != num_ranks => {
                 Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, peer, ours: num_ranks })
             }
             _ if rank >= num_ranks => Some(Error::NoSuchRank { rank, num_ranks }),
-            (None, Some(first)) => {
-                Some(Error::DuplicateRank { first: Box::new(first.clone()), second: Box::new(member.clone()) })
-            }
             (None, None) => None,
         };
         self.waiting.push((rank, conn));
@@ -256,6 +264,7 @@ impl Server {
             Some(error) => {
                 let (error, _) = self.failure.get_or_insert((error, now + FAILURE_TIME));
                 let rejection = Frame::Rejected(error.clone());
+                self.waiting.extend(self.root_conn.take().map(|conn| (0, conn)));
                 self.answer(&rejection, now);
             }
             None => {
@@ -269,7 +278,12 @@ impl Server {
 
     /// Tells the ranks where rank 0 listens, and forgets those that have ended.
     fn serve_waiting(&mut self, now: Instant) {
-        let Self { waiting, members, .. } = self;
+        let Self { waiting, members, root_conn, .. } = self;
+        root_conn.take_if(|conn| {
+            conn.flush();
+            conn.discard();
+            !conn.read().unwrap_or(false)
+        });
         waiting.retain_mut(|(rank, conn)| {
             conn.flush();
             let is_open = conn.read().unwrap_or(false);
@@ -284,10 +298,13 @@ impl Server {
     }
 
     fn answer(&mut self, frame: &Frame, now: Instant) {
-        for (_, mut conn) in self.waiting.drain(..) {
+        for (rank, mut conn) in self.waiting.drain(..) {
             conn.push(frame);
             conn.flush();
-            self.closing.push((conn, now + CONNECTION_TIMEOUT));
+            match frame {
+                Frame::Located(_) if rank == 0 => self.root_conn = Some(conn),
+                _ => self.closing.push((conn, now + CONNECTION_TIMEOUT)),
+            }
         }
     }
 }
@@ -298,10 +315,25 @@ mod tests {
 
     /// Connects ranks by an id, each in a thread, and returns their results in the order of the list.
     fn connect(id: &UniqueId, ranks: &[(u32, u32)], time: Duration) -> Vec<Result<Bootstrap, Error>> {
+        connect_after_each_other(id, ranks, Duration::ZERO, time)
+    }
+
+    /// Does what [`connect`] does, with a delay between any two ranks.
+    fn connect_after_each_other(
+        id: &UniqueId,
+        ranks: &[(u32, u32)],
+        delay: Duration,
+        time: Duration,
+    ) -> Vec<Result<Bootstrap, Error>> {
         let options = Options { rendezvous_timeout: time, ..Options::default() };
         thread::scope(|scope| {
-            let connect = |&(rank, ranks)| scope.spawn(move || id.connect(rank, ranks, options));
-            let threads: Vec<_> = ranks.iter().map(connect).collect();
+            let connect = |(index, &(rank, ranks))| {
+                scope.spawn(move || {
+                    thread::sleep(delay * index as u32);
+                    id.connect(rank, ranks, options)
+                })
+            };
+            let threads: Vec<_> = ranks.iter().enumerate().map(connect).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         })
     }
@@ -344,6 +376,97 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Connects ranks after each other, and checks their error, which must be the same for all, long before the timeout. Tries
+    /// again with a longer delay if it is not the expected one, because ranks may have arrived in another order.
+    fn check_common_error(ranks: &[(u32, u32)], is_expected: impl Fn(&Error) -> bool) {
+        let mut errors = [100, 1_000, 10_000].into_iter().map(|delay| {
+            let rendezvous = Rendezvous::new().expect("a port");
+            let (start, delay, timeout) = (Instant::now(), Duration::from_millis(delay), Duration::from_secs(180));
+            let found = connect_after_each_other(rendezvous.unique_id(), ranks, delay, timeout);
+            assert!(start.elapsed() < timeout / 2, "{ranks:?}: {:?}", start.elapsed());
+            let errors: Vec<_> = found.into_iter().map(|group| group.expect_err("a rank is wrong")).collect();
+            assert!(errors.iter().all(|error| *error == errors[0]), "{ranks:?}: {errors:?}");
+            errors[0].clone()
+        });
+        assert!(errors.any(|error| is_expected(&error)), "{ranks:?}");
+    }
+
+    #[test]
+    fn rank_with_another_number_of_ranks_is_the_same_error_of_all_in_any_order() {
+        // The ranks in the order in which they arrive, and the first one that differs from the first of all.
+        for (ranks, who, expected) in [
+            (&[(0, 3), (1, 2)][..], 1, "expects 2 ranks, but rank 0 expects 3 ranks"),
+            (&[(0, 3), (2, 3), (1, 2)], 1, "expects 2 ranks, but rank 0 expects 3 ranks"),
+            (&[(2, 3), (0, 3), (1, 4)], 1, "expects 4 ranks, but rank 2 expects 3 ranks"),
+            (&[(0, 3), (1, 2), (2, 3)], 1, "expects 2 ranks, but rank 0 expects 3 ranks"),
+            (&[(1, 2), (0, 3), (2, 3)], 0, "expects 3 ranks, but rank 1 expects 2 ranks"),
+            (&[(1, 3), (0, 2)], 0, "expects 2 ranks, but rank 1 expects 3 ranks"),
+            (&[(1, 3), (2, 3), (0, 2)], 0, "expects 2 ranks, but rank 1 expects 3 ranks"),
+        ] {
+            check_common_error(ranks, |error| {
+                let (text, cause) = (error.to_string(), error.root_cause().map(|cause| cause.rank));
+                cause == Some(who) && text.starts_with(&format!("rank {who} (pid ")) && text.ends_with(expected)
+            });
+        }
+    }
+
+    #[test]
+    fn duplicate_rank_is_the_same_error_of_all_in_any_order() {
+        for (ranks, twice) in [
+            (&[(0, 3), (0, 3)][..], 0),
+            (&[(0, 3), (1, 3), (0, 3)], 0),
+            (&[(0, 3), (1, 3), (1, 3)], 1),
+            (&[(1, 3), (0, 3), (1, 3)], 1),
+            (&[(0, 3), (0, 3), (1, 3)], 0),
+            (&[(1, 3), (1, 3), (0, 3)], 1),
+            // Its two numbers of ranks are a consequence.
+            (&[(1, 3), (0, 3), (0, 2)], 0),
+        ] {
+            check_common_error(
+                ranks,
+                |error| matches!(error, Error::DuplicateRank { second, .. } if second.rank == twice),
+            );
+        }
+    }
+
+    #[test]
+    fn late_process_does_not_disturb_a_complete_job() {
+        let rendezvous = Rendezvous::new().expect("a port");
+        let id = rendezvous.unique_id();
+        let groups = connect(id, &[(0, 2), (1, 2)], Duration::from_secs(30));
+        for late in [(0, 2), (1, 2), (1, 3), (2, 3)] {
+            connect(id, &[late], Duration::from_millis(100))[0].as_ref().expect_err("the job is complete");
+        }
+        thread::scope(|scope| {
+            let barrier = |group: Result<Bootstrap, Error>| scope.spawn(move || group.expect("both arrive").barrier());
+            let threads: Vec<_> = groups.into_iter().map(barrier).collect();
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic").expect("the job continues"));
+        });
+    }
+
+    #[test]
+    fn processes_without_the_secret_do_not_disturb_a_job_that_forms() {
+        let rendezvous = Rendezvous::new().expect("a port");
+        let id = rendezvous.unique_id();
+        let stranger =
+            UniqueId { address: id.address, secret: crate::secret::Secret::random().expect("random numbers") };
+        thread::scope(|scope| {
+            let first = scope.spawn(|| connect(id, &[(0, 2)], Duration::from_secs(60)));
+            thread::sleep(Duration::from_millis(150));
+            for wrong in [(0, 2), (1, 3)] {
+                let error =
+                    connect(&stranger, &[wrong], Duration::from_secs(30)).remove(0).expect_err("another secret");
+                assert!(matches!(error, Error::AuthenticationFailed { .. }), "{error}");
+            }
+            let mut scanner = std::net::TcpStream::connect(id.address).expect("it listens");
+            std::io::Write::write_all(&mut scanner, b"GET / HTTP/1.1\r\n\r\n").expect("it reads");
+            let second = connect(id, &[(1, 2)], Duration::from_secs(60));
+            assert!(second[0].is_ok(), "{second:?}");
+            let first = first.join().expect("no panic");
+            assert!(first[0].is_ok(), "{first:?}");
+        });
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Bootstrap {
             let shared = shared.ok_or_else(|| cannot("another job of this rank listens at its address"))?;
             let (of, world) = ((self.context, generation), self.world.len() as u32);
             let continuation = Continuation::new(shared, secret.clone(), (own, world), of, at)?;
-            tcp::host_continuation(listener, ranks, secret, options, Some(generation), Some(continuation))
+            tcp::host_continuation(listener, ranks, secret, options, generation, continuation)
         } else {
             let purpose = Purpose::Continue { rank, context: self.context, generation };
             // The IP address at which the other ranks have reached this rank so far.

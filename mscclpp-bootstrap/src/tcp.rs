@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::acceptor::Acceptor;
 use super::client::Client;
+use super::conn::Conn;
 use super::connect::{self, MAX_JOIN_RETRY_DELAY, MIN_JOIN_RETRY_DELAY};
 use super::continuation::Continuation;
 use super::error::Error;
@@ -50,17 +51,41 @@ pub(super) fn host(
     options: Options,
     generation: Option<u32>,
 ) -> Result<Bootstrap, Error> {
-    host_continuation(listener, ranks, secret, options, generation, None)
+    host_prepared(listener, ranks, secret, options, generation, |_| {})
 }
 
-/// Does what [`host`] does, for a job that may continue another one.
+/// Does what [`host`] does, for a job that continues another one.
 pub(super) fn host_continuation(
     listener: TcpListener,
     ranks: u32,
     secret: Secret,
     options: Options,
+    generation: u32,
+    continuation: Continuation,
+) -> Result<Bootstrap, Error> {
+    host_prepared(listener, ranks, secret, options, Some(generation), |root| root.set_continuation(continuation))
+}
+
+/// Does what [`host`] does, for a job whose ranks find rank 0 by a rendezvous. `conn`: rank 0's connection to it, by which rank 0
+/// learns if a rank that arrives there later is rejected.
+pub(super) fn host_found(
+    listener: TcpListener,
+    ranks: u32,
+    secret: Secret,
+    options: Options,
+    conn: Conn,
+) -> Result<Bootstrap, Error> {
+    host_prepared(listener, ranks, secret, options, Some(0), |root| root.set_rendezvous(conn))
+}
+
+/// Does what [`host`] does, after `prepare`.
+fn host_prepared(
+    listener: TcpListener,
+    ranks: u32,
+    secret: Secret,
+    options: Options,
     generation: Option<u32>,
-    continuation: Option<Continuation>,
+    prepare: impl FnOnce(&mut Root),
 ) -> Result<Bootstrap, Error> {
     let options = options.bounded();
     let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
@@ -70,7 +95,7 @@ pub(super) fn host_continuation(
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
     let me = RankInfo::this(0, Some(address));
     let mut root = Root::new(me, ranks, acceptor, (inbox.clone(), outbox.clone()), options, job, generation);
-    root.set_continuation(continuation);
+    prepare(&mut root);
     start("mscclpp rank 0", move || root.run())?;
     let (process, listener) = (std::process::id(), Mutex::new(Some(second)));
     let link = TcpLink { rank: 0, process, inbox, outbox, secret, job, options, listener };
@@ -266,7 +291,6 @@ mod tests {
     use std::net::{Ipv4Addr, TcpStream};
     use std::sync::Mutex;
 
-    use super::super::conn::Conn;
     use super::super::frame::Call;
     use super::super::mac::FrameKey;
     use super::super::secret::{Role, Transcript};
@@ -365,6 +389,46 @@ mod tests {
             let _ = conn.wait_frame(until);
         });
         assert!(matches!(&error, Err(Error::Died { who, .. }) if who.rank == 1), "{error:?}");
+    }
+
+    /// Only a rejection that the rendezvous sends before all ranks have joined fails the job: not its end, and not other bytes.
+    #[test]
+    fn only_early_rejection_of_the_rendezvous_fails_the_job() {
+        let rejection = Error::NoSuchRank { rank: 7, num_ranks: 7 };
+        for (early, late) in [(Some("rejection"), None), (Some("end"), None), (Some("garbage"), None), (None, Some(()))]
+        {
+            let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let (listener, rendezvous) = (bind(), bind());
+            let at = listener.local_addr().unwrap();
+            let conn = Conn::new(TcpStream::connect(rendezvous.local_addr().unwrap()).unwrap()).unwrap();
+            let mut other = rendezvous.accept().unwrap().0;
+            let prefix_and_body = {
+                let frame = Frame::Rejected(rejection.clone()).encode();
+                [&frame.prefix(None), &frame.body[..]].concat()
+            };
+            let options = Options::default().timeout(MINUTE);
+            thread::scope(|scope| {
+                let first = scope.spawn(|| host_found(listener, 2, secret(), options, conn));
+                match early {
+                    Some("rejection") => {
+                        other.write_all(&prefix_and_body).unwrap();
+                        assert_eq!(first.join().unwrap().unwrap_err(), rejection);
+                        return;
+                    }
+                    Some("garbage") => other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap(),
+                    Some(_) => other.shutdown(std::net::Shutdown::Both).unwrap(),
+                    None => {}
+                }
+                let second = join(&[at], 1, 2, secret(), options, None, Some(0)).unwrap();
+                let first = first.join().unwrap().unwrap();
+                if late.is_some() {
+                    // Rank 0 may have closed the connection already.
+                    let _ = other.write_all(&prefix_and_body);
+                }
+                let both = [scope.spawn(move || first.barrier()), scope.spawn(move || second.barrier())];
+                assert!(both.into_iter().all(|thread| thread.join().unwrap().is_ok()), "{early:?}, {late:?}");
+            });
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use super::acceptor::extend_backlog;
 use super::address;
+use super::conn::Conn;
 use super::error::Error;
 use super::group::{Bootstrap, check_num_ranks};
 use super::options::Options;
@@ -82,6 +83,11 @@ impl RootListener {
     pub fn connect(self, num_ranks: u32, options: Options) -> Result<Bootstrap, Error> {
         check_num_ranks(num_ranks)?;
         tcp::host(self.listener, num_ranks, self.id.secret, options, Some(0))
+    }
+
+    /// Does what [`connect`](Self::connect) does, after a rendezvous: `conn` is rank 0's connection to it.
+    pub(super) fn connect_found(self, num_ranks: u32, options: Options, conn: Conn) -> Result<Bootstrap, Error> {
+        tcp::host_found(self.listener, num_ranks, self.id.secret, options, conn)
     }
 }
 

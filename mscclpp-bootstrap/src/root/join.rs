@@ -23,6 +23,19 @@ impl Root {
         }
     }
 
+    /// Fails the job that forms if the rendezvous has rejected a rank, for which the ranks that joined here would wait in vain.
+    pub(super) fn serve_rendezvous(&mut self) {
+        let Some(conn) = &mut self.rendezvous else { return };
+        let is_open = conn.read().unwrap_or(false);
+        match conn.next() {
+            Ok(None) if is_open => return,
+            Ok(Some(Frame::Rejected(error))) if matches!(self.phase, Phase::Joining) => self.fail(error),
+            // The ranks that have found rank 0 need the rendezvous no more: its end is no failure.
+            _ => {}
+        }
+        self.rendezvous = None;
+    }
+
     /// Reads the identities of authenticated ranks.
     pub(super) fn join(&mut self, now: Instant) {
         for mut one in std::mem::take(&mut self.joining) {
@@ -112,6 +125,7 @@ impl Root {
             let generation = self.generation.unwrap_or_default();
             // Before the ranks learn that the job has formed, so that none that continues it asks there.
             self.continuation = None;
+            self.rendezvous = None;
             self.phase = Phase::Connected(Router::new(members.clone().into()));
             self.push_to_all(&Frame::Roster(members.clone(), generation));
             let here = loopback_ip();

@@ -34,6 +34,8 @@ pub(super) struct Root {
     acceptor: Acceptor,
     /// Tells the other ranks where this job listens, if it continues another one.
     continuation: Option<Continuation>,
+    /// Connection to the rendezvous by which the ranks have found this one, until all have joined.
+    rendezvous: Option<Conn>,
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
     options: Options,
@@ -110,6 +112,7 @@ impl Root {
             ranks,
             acceptor,
             continuation: None,
+            rendezvous: None,
             inbox,
             outbox,
             options,
@@ -129,8 +132,13 @@ impl Root {
     }
 
     /// Also answers at the address at which this rank listens in the job that this one continues, until all ranks have joined.
-    pub(super) fn set_continuation(&mut self, continuation: Option<Continuation>) {
-        self.continuation = continuation;
+    pub(super) fn set_continuation(&mut self, continuation: Continuation) {
+        self.continuation = Some(continuation);
+    }
+
+    /// Also learns, until all ranks have joined, if the rendezvous rejects one.
+    pub(super) fn set_rendezvous(&mut self, conn: Conn) {
+        self.rendezvous = Some(conn);
     }
 
     /// Serves until rank 0 has shut down and no other rank needs it.
@@ -162,6 +170,7 @@ impl Root {
         if let Some(continuation) = &mut self.continuation {
             continuation.poll(now);
         }
+        self.serve_rendezvous();
         self.join(now);
         for rank in 1..self.ranks {
             let held = self.peers[rank as usize].as_ref().is_some_and(|peer| peer.held.is_some());
@@ -194,6 +203,7 @@ impl Root {
         }
         sockets.extend(self.closing.iter().map(|(conn, _)| (conn.as_fd(), conn.interest())));
         sockets.extend(self.joining.iter().map(|one| (one.conn.as_fd(), one.conn.interest())));
+        sockets.extend(self.rendezvous.iter().map(|conn| (conn.as_fd(), conn.interest())));
         sockets.extend(self.observers.sockets());
         sockets.extend(self.acceptor.sockets());
         sockets.extend(self.continuation.iter().flat_map(|continuation| continuation.acceptor().sockets()));
