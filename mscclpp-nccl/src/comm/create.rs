@@ -165,7 +165,7 @@ pub(super) unsafe fn create(
 }
 
 /// The result of a call that continues after it has returned.
-fn in_progress() -> Failure {
+pub(super) fn in_progress() -> Failure {
     Failure::new(Code::InProgress, "")
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use mscclpp_exec::{Communicator, Error};
 
+use super::create::in_progress;
+use super::divisions::Division;
 use super::{Comm, lock, remove};
 use crate::abi::Code;
 use crate::entry::{Failure, Result};
@@ -82,13 +84,33 @@ pub(crate) fn async_error(comm: &Comm) -> Code {
     checked.map_or_else(|failure| failure.code, |()| Code::Success)
 }
 
-/// Waits until the calls of a communicator are complete, and admits no further ones.
-pub(crate) fn finalize(comm: &Comm) -> Result<()> {
+/// Admits no further calls of a communicator, and waits until the earlier ones are complete; a thread does so for a caller that does not
+/// wait.
+pub(crate) fn finalize(comm: &Arc<Comm>) -> Result<()> {
     comm.wait()?;
     if comm.is_finalized.swap(true, Ordering::Relaxed) {
         return Err(Failure::usage("the communicator was finalized before"));
     }
-    let _calling = comm.calling();
+    if !comm.config.is_nonblocking {
+        comm.wait_for_divisions();
+        return complete(comm);
+    }
+    let of_thread = Division::begin(Arc::clone(comm), true);
+    let of = Arc::clone(comm);
+    let run = move || {
+        let _of_thread = of_thread;
+        // Its failure is that of the communicator.
+        let _ = complete(&of).map_err(|failure| of.note(failure));
+    };
+    match thread::Builder::new().name("mscclpp-nccl-end".into()).spawn(run) {
+        Ok(_) => Err(in_progress()),
+        Err(error) => Err(Failure::new(Code::SystemError, format!("no thread to finalize the communicator: {error}"))),
+    }
+}
+
+/// Waits until all calls are complete.
+fn complete(comm: &Comm) -> Result<()> {
+    let _calling = lock(&comm.calling);
     comm.drain()?;
     comm.nested().map_or(Ok(()), Nested::finalize)
 }

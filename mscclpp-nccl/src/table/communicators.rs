@@ -35,7 +35,7 @@ functions! {
         // SAFETY: guaranteed by the caller.
         unsafe { comm::init_all(out, devices, list) }
     }
-    214 Ours ncclCommFinalize pncclCommFinalize(of: Handle) => { comm::finalize(&*comm::find(of)?) }
+    214 Ours ncclCommFinalize pncclCommFinalize(of: Handle) => { comm::finalize(&comm::find(of)?) }
     200 Ours ncclCommDestroy pncclCommDestroy(of: Handle) => {
         if of.is_null() { Ok(()) } else { comm::destroy(comm::find(of)?) }
     }
