@@ -1,6 +1,7 @@
 //! Tensors of Python as memory: read through the table of functions that DLPack defines for the type of the tensors.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use mscclpp_exec::{DataType, Element};
@@ -274,7 +275,8 @@ impl View {
     /// are moved.
     pub(crate) unsafe fn slice<'a, T: Element>(&self) -> &'a [T] {
         if self.bytes == 0 {
-            return &[];
+            // SAFETY: no elements are read.
+            return unsafe { std::slice::from_raw_parts(no_elements(), 0) };
         }
         // SAFETY: by the caller; the memory is dense and aligned, and every bit pattern is an element.
         unsafe { std::slice::from_raw_parts(self.address as *const T, self.bytes / size_of::<T>()) }
@@ -286,11 +288,18 @@ impl View {
     /// As [`slice`](Self::slice), and nothing else accesses the memory.
     pub(crate) unsafe fn slice_mut<'a, T: Element>(&self) -> &'a mut [T] {
         if self.bytes == 0 {
-            return &mut [];
+            // SAFETY: no elements are accessed.
+            return unsafe { std::slice::from_raw_parts_mut(no_elements(), 0) };
         }
         // SAFETY: as in `slice`.
         unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, self.bytes / size_of::<T>()) }
     }
+}
+
+/// Returns the address of slices without elements: aligned for every type of element, because a slice of bytes may be cast to one of
+/// elements.
+fn no_elements<T>() -> *mut T {
+    NonNull::<u64>::dangling().as_ptr().cast()
 }
 
 /// Returns the views of a list of tensors.

@@ -158,6 +158,30 @@ def strided_empty_and_0_dimensional_tensors():
 
 
 @test
+def tensors_without_elements_are_reduced_and_moved():
+    empty = torch.empty
+    for dtype in (torch.float32, torch.float64, torch.int64) + ((torch.int16, torch.complex64) if IS_OWN else ()):
+        for shape in ((0,), (0, 3), (SIZE, 0)):
+            whole = empty(shape, dtype=dtype)
+            part = empty((shape[0] // SIZE, *shape[1:]), dtype=dtype)
+            dist.reduce_scatter_tensor(part, whole)
+            dist.reduce_scatter_tensor(part, whole, async_op=True).wait()
+            dist.all_gather_into_tensor(whole, part)
+            dist.all_gather([part.clone() for _ in range(SIZE)], part)
+            if IS_OWN:
+                dist.reduce_scatter(part, [part.clone() for _ in range(SIZE)])
+                dist.reduce(part, 0)
+                dist.all_reduce_coalesced([part, whole])
+                dist.all_to_all_single(whole.clone(), whole)
+                dist.all_to_all([part.clone() for _ in range(SIZE)], [part] * SIZE)
+                dist.gather(part, [part.clone() for _ in range(SIZE)] if RANK == 0 else None, 0)
+                dist.scatter(part, [part.clone() for _ in range(SIZE)] if RANK == 0 else None, 0)
+    single = torch.ones(1)
+    dist.all_reduce(single)
+    equal(single, torch.full((1,), float(SIZE)), "a call after those of empty tensors")
+
+
+@test
 def broadcast_and_reduce():
     for root in range(SIZE):
         for dtype in MOVED + ((torch.int16, torch.float8_e4m3fn) if IS_OWN else ()):
