@@ -89,7 +89,10 @@ class Work(_WORK):  # type: ignore[misc]
         self._native = native
         self._tensors = tensors
         self._buffers = buffers
-        self._lock = threading.Lock()
+        #: Of the write-back. A handler of signals may wait for the call that its thread writes back.
+        self._lock = threading.RLock()
+        #: What the write-back raised.
+        self._error: Exception | None = None
         self._parts: Sequence[Work] = ()
         #: The stream of a call on a device, and the event that follows the call there.
         self._stream: torch.cuda.Stream | None = None
@@ -106,16 +109,25 @@ class Work(_WORK):  # type: ignore[misc]
     @staticmethod
     def of_all(works: Sequence[Work]) -> Work:
         """Returns a work that ends with all of several."""
-        together = Work(None, [tensor for work in works for tensor in work.result()], None)
+        together = Work(None, [tensor for work in works for tensor in work._tensors], None)
         # Sends last: a thread that waits for a receive makes it.
         together._parts = sorted(works, key=lambda work: work._native is not None and work._native.is_send)
         return together
 
-    def _write_back(self) -> None:
+    def _write_back(self) -> Exception | None:
+        """Writes the results of a call that succeeded to its outputs, once, and returns what that raised.
+
+        When it returns, the results are written, whichever thread has done it.
+        """
         with self._lock:
-            buffers, self._buffers = self._buffers, None
-        if buffers is not None:
-            buffers.write_back()
+            if self._buffers is not None:
+                try:
+                    self._buffers.write_back()
+                except Exception as error:
+                    self._error = error
+                # An interrupted one is repeated.
+                self._buffers = None
+            return self._error
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Waits until the call has ended, at most ``timeout`` unless it is 0. Raises the exception of the call.
@@ -128,7 +140,9 @@ class Work(_WORK):  # type: ignore[misc]
             milliseconds = int(timeout.total_seconds() * 1000)
             self._native.wait(milliseconds if milliseconds > 0 else -1)
         self._wait_on_stream()
-        self._write_back()
+        error = self._write_back()
+        if error is not None:
+            raise error
         return True
 
     def _wait_on_stream(self) -> None:
@@ -140,10 +154,18 @@ class Work(_WORK):  # type: ignore[misc]
         self.wait()
 
     def is_completed(self) -> bool:
-        """Returns whether the call has ended."""
+        """Returns whether the call has ended. The tensors have its results then, unless it failed."""
         if self._event is not None and not self._event.query():  # type: ignore[no-untyped-call]
             return False
-        return all(part.is_completed() for part in self._parts) and (self._native is None or self._native.is_completed())
+        if not all(part.is_completed() for part in self._parts):
+            return False
+        if self._native is not None:
+            if not self._native.is_completed():
+                return False
+            if self._native.exception() is not None:
+                return True
+        self._write_back()
+        return True
 
     def is_success(self) -> bool:
         """Returns whether the call has ended without an exception."""
@@ -153,15 +175,20 @@ class Work(_WORK):  # type: ignore[misc]
         """Returns the exception of a call that failed."""
         failed = [part.exception() for part in self._parts]
         own = None if self._native is None else self._native.exception()
-        return next((one for one in [*failed, own] if one is not None), None)
+        return next((one for one in [*failed, own, self._error] if one is not None), None)
 
     def result(self) -> list[torch.Tensor]:
-        """Returns the tensors of the call."""
+        """Returns the tensors of the call, with its results if it has ended."""
+        self.is_completed()
         return list(self._tensors)
 
     def source_rank(self) -> int:
-        """Returns the rank that the data of a receive came from."""
-        return 0 if self._native is None else self._native.wait(-1)
+        """Waits for a receive, and returns the rank that its data came from."""
+        if self._native is None:
+            return 0
+        self.wait()
+        source: int = self._native.wait(-1)
+        return source
 
     _source_rank = source_rank
 
@@ -179,8 +206,10 @@ class Work(_WORK):  # type: ignore[misc]
             value = future.value()
             if isinstance(value, BaseException):
                 raise value
-            self._write_back()
-            return self.result()
+            failed = self._write_back()
+            if failed is not None:
+                raise failed
+            return list(self._tensors)
 
         def finish(error: BaseException | None) -> None:
             if error is not None or not on_devices:
@@ -191,7 +220,7 @@ class Work(_WORK):  # type: ignore[misc]
                 with torch.cuda.stream(torch.cuda.Stream(devices[0])):  # type: ignore[no-untyped-call]
                     for part in on_devices:
                         part._wait_on_stream()
-                    ended.set_result(self.result())
+                    ended.set_result(list(self._tensors))
             except RuntimeError as raised:
                 # Of CUDA. Without a value, waits for the future have no end.
                 if not ended.done():
@@ -219,8 +248,8 @@ class Work(_WORK):  # type: ignore[misc]
             if is_last:
                 failed = next((one for one in errors if one is not None), None)
                 if failed is None:
-                    for part in self._parts:
-                        part._write_back()
+                    written = [part._write_back() for part in self._parts]
+                    failed = next((one for one in written if one is not None), None)
                 finish(failed)
 
         for part in pending:

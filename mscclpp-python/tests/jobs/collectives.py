@@ -1,5 +1,7 @@
 """Collective calls of torch.distributed on tensors of every kind, compared with what PyTorch computes from all ranks' values."""
 
+import threading
+import time
 from datetime import timedelta
 
 import torch
@@ -342,6 +344,81 @@ def future_has_the_list_of_tensors():
     if IS_OWN:
         work = dist.all_reduce(strided, async_op=True)
         equal(work.get_future().wait()[0], total(of_all(100, torch.float32), torch.add).reshape(10, 10).t())
+
+
+def wait_by_polling(work):
+    deadline = time.monotonic() + 60
+    while not work.is_completed():
+        assert time.monotonic() < deadline, "expected the call to end"
+        time.sleep(0.001)
+
+
+@own_test
+def completed_calls_have_written_strided_tensors():
+    base = torch.ones(40, 60)
+    expected = base.t() * sum(range(1, SIZE + 1))
+    ways = {
+        "is_completed": wait_by_polling,
+        "is_success": lambda work: (wait_by_polling(work), work.is_success()),
+        "result": lambda work: (wait_by_polling(work), work.result()),
+    }
+    for name, end in ways.items():
+        tensor = base.clone().t() * (RANK + 1)
+        assert not tensor.is_contiguous()
+        work = dist.all_reduce(tensor, async_op=True)
+        end(work)
+        equal(tensor, expected, name)
+        assert work.is_success() and work.exception() is None
+        # The results are written once.
+        tensor.zero_()
+        work.wait()
+        work.is_completed()
+        assert not tensor.any(), name
+    tensors = [base.clone().t() * (RANK + 1) for _ in range(3)]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    for work in manager.works:
+        wait_by_polling(work)
+    for tensor in tensors:
+        equal(tensor, expected, "coalesced")
+
+
+@own_test
+def every_wait_for_a_call_returns_after_its_results_are_written():
+    total = float(SIZE)
+    for _ in range(4):
+        tensor = torch.ones(2000, 1500).t()
+        work = dist.all_reduce(tensor, async_op=True)
+        work.get_future().then(lambda future: None)
+        found = []
+
+        def wait():
+            work.wait()
+            found.append(float(tensor[-1, -1]))
+
+        threads = [threading.Thread(target=wait) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [total] * 3, found
+
+
+@own_test
+def waits_raise_what_the_writing_of_results_raised():
+    # One element of memory for all elements of the tensor.
+    tensor = torch.ones(1).expand(6)
+    work = dist.all_reduce(tensor, async_op=True)
+    wait_by_polling(work)
+    assert not work.is_success() and "single memory location" in str(work.exception()), work.exception()
+    for end in (work.wait, work.wait, lambda: work.get_future().wait()):
+        try:
+            end()
+        except RuntimeError as error:
+            assert "single memory location" in str(error), error
+        else:
+            raise AssertionError("expected an exception")
 
 
 @own_test
