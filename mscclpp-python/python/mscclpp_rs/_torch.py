@@ -303,9 +303,9 @@ class Backend(_BASE):  # type: ignore[misc]
     def broadcast(self, tensors: Any, opts: Any = None) -> Work | None:
         """Replaces the tensor by that of rank ``opts.rootRank``."""
         check_single("broadcast", tensors)
-        buffers = Buffers()
-        tensor = buffers.in_out(tensors[0], tensors[0])
-        work = self._native.broadcast(tensor, _root(opts), _timeout(opts), _is_async(opts))
+        buffers, root = Buffers(), _root(opts)
+        tensor = buffers.in_out(tensors[0], tensors[0], is_written=self._rank != root)
+        work = self._native.broadcast(tensor, root, _timeout(opts), _is_async(opts))
         return self._finish(work, opts, tensors, buffers)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Work | None:

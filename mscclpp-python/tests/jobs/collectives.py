@@ -198,6 +198,31 @@ def broadcast_and_reduce():
                 equal(tensor, total(of_all(300, dtype), torch.add), f"reduce {dtype}")
 
 
+@own_test
+def tensors_that_a_call_only_reads_are_not_written():
+    def unchanged(call, *tensors):
+        versions = [tensor._version for tensor in tensors]
+        call()
+        assert [tensor._version for tensor in tensors] == versions, call
+
+    strided = values(RANK, 24).reshape(4, 6).t()
+    # All its elements are one, which nothing can be written to.
+    expanded = torch.full((1,), float(RANK + 1)).expand(4)
+    for root in range(SIZE):
+        source = strided if RANK == root else torch.zeros(6, 4)
+        unchanged(lambda: dist.broadcast(source, root), strided)
+        equal(source.contiguous(), values(root, 24).reshape(4, 6).t().contiguous(), "broadcast")
+        source = expanded if RANK == root else torch.zeros(4)
+        unchanged(lambda: dist.broadcast(source, root), expanded)
+        equal(source.contiguous(), torch.full((4,), root + 1.0), "broadcast of an expanded tensor")
+        source = torch.zeros(4) if RANK == root else expanded
+        unchanged(lambda: dist.reduce(source, root), expanded)
+        outputs = [torch.zeros(6, 4) for _ in range(SIZE)] if RANK == root else None
+        unchanged(lambda: dist.gather(strided, outputs, root), strided)
+        inputs = [strided] * SIZE if RANK == root else None
+        unchanged(lambda: dist.scatter(torch.zeros(6, 4), inputs, root), strided)
+
+
 @test
 def all_gather_of_every_type():
     for dtype in MOVED + ((torch.int16,) if IS_OWN else ()):
