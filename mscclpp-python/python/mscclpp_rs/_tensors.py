@@ -7,8 +7,12 @@ from typing import Any
 import torch
 
 
+def _is_aligned(tensor: torch.Tensor) -> bool:
+    return tensor.data_ptr() % tensor.itemsize == 0
+
+
 def _is_plain(tensor: torch.Tensor) -> bool:
-    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+    return tensor.is_contiguous() and _is_aligned(tensor) and not tensor.is_conj() and not tensor.is_neg()
 
 
 class Buffers:
@@ -23,7 +27,8 @@ class Buffers:
         """Returns a tensor to read."""
         if _is_plain(tensor):
             return tensor.detach() if tensor.requires_grad else tensor
-        return tensor.detach().resolve_conj().resolve_neg().contiguous()
+        dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        return dense if _is_aligned(dense) else dense.clone()
 
     def output(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a tensor to write all of."""

@@ -16,7 +16,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.utils.dlpack import from_dlpack
 
 from . import _native
-from ._errors import InvalidInputError, UnsupportedError
+from ._errors import Error, InvalidInputError, UnsupportedError
 from ._lists import by_tensor, check_alike, check_list, check_pairs, check_single
 from ._tensors import Buffers
 from ._work import Work, answer_through_wrappers, keep_works_of_reducers
@@ -252,8 +252,13 @@ class Backend(_BASE):  # type: ignore[misc]
         if opts is not None and len(tensors) == 1:
             tensor, number, is_async = tensors[0], _number(opts.reduceOp), opts.asyncOp
             if number is not None and tensor.layout is torch.strided and tensor.is_contiguous():
-                work = self._native.all_reduce(tensor, number, _milliseconds(opts.timeout), is_async)
-                return _DONE if not is_async and self._coalesced is None else self._finish(work, opts, tensors)
+                try:
+                    work = self._native.all_reduce(tensor, number, _milliseconds(opts.timeout), is_async)
+                    return _DONE if not is_async and self._coalesced is None else self._finish(work, opts, tensors)
+                except ValueError as error:
+                    # Of memory that is not aligned, which is copied below. To check it here would take longer than the rest.
+                    if isinstance(error, Error):
+                        raise
         check_single("all_reduce", tensors)
         return self.allreduce_coalesced(tensors, opts)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from harness import BACKEND, COUNTS, IS_OWN, RANK, SIZE, equal, own_test, report, run, test, values
+from harness import BACKEND, COUNTS, IS_OWN, RANK, SIZE, equal, own_test, report, run, test, unaligned, values
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.uint8, torch.int8, torch.int32, torch.int64)
@@ -181,6 +181,35 @@ def tensors_without_elements_are_reduced_and_moved():
     single = torch.ones(1)
     dist.all_reduce(single)
     equal(single, torch.full((1,), float(SIZE)), "a call after those of empty tensors")
+
+
+@test
+def tensors_in_memory_that_is_not_aligned():
+    for dtype in (torch.float32, torch.bfloat16, torch.int64) + ((torch.complex64, torch.int16) if IS_OWN else ()):
+        tensor = unaligned(values(RANK, 100, dtype))
+        dist.all_reduce(tensor)
+        equal(tensor, total(of_all(100, dtype), torch.add) if not dtype.is_complex else sum(of_all(100, dtype)), f"sum {dtype}")
+        tensor = unaligned(values(RANK, 100, dtype))
+        dist.broadcast(tensor, 1)
+        equal(tensor, values(1, 100, dtype), f"broadcast {dtype}")
+        # Of one rank only.
+        part = values(RANK, 100, dtype)
+        whole = torch.zeros(SIZE * 100, dtype=dtype)
+        dist.all_gather_into_tensor(unaligned(whole) if RANK == 1 else whole, unaligned(part) if RANK == 0 else part)
+        whole = unaligned(whole)
+        dist.all_gather_into_tensor(whole, unaligned(part), async_op=True).wait()
+        equal(whole, torch.cat(of_all(100, dtype)), f"all_gather_into_tensor {dtype}")
+        output = unaligned(torch.zeros_like(whole))
+        dist.all_to_all_single(output, whole)
+        equal(output, values(RANK, 100, dtype).repeat(SIZE), f"all_to_all_single {dtype}")
+        inputs = [unaligned(one) for one in of_all(100, dtype)] if RANK == 0 else None
+        output = unaligned(torch.zeros_like(part))
+        dist.scatter(output, inputs, 0)
+        equal(output, values(RANK, 100, dtype), f"scatter {dtype}")
+        outputs = [unaligned(torch.zeros_like(part)) for _ in range(SIZE)] if RANK == 0 else None
+        dist.gather(unaligned(part), outputs, 0)
+        for output, expected in zip(outputs or [], of_all(100, dtype)):
+            equal(output, expected, f"gather {dtype}")
 
 
 @test

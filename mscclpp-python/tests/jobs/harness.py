@@ -43,6 +43,15 @@ def values(rank, count, dtype=torch.float32, seed=0):
     return (numbers % 2).to(torch.bool) if dtype == torch.bool else numbers.to(dtype)
 
 
+def unaligned(tensor):
+    """Returns a copy of a tensor at an odd address."""
+    memory = bytearray(tensor.numel() * tensor.itemsize + 1)
+    first = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+    offset = 1 - first % 2
+    copy = torch.frombuffer(memory, dtype=tensor.dtype, offset=offset, count=tensor.numel())
+    return copy.copy_(tensor.reshape(-1)).reshape(tensor.shape)
+
+
 def equal(found, expected, what=""):
     """Compares a result with the values that it must have, bit for bit."""
     if found.dtype != expected.dtype or found.shape != expected.shape:

@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from harness import RANK, SIZE, equal, own_test, run, test, values
+from harness import RANK, SIZE, equal, own_test, run, test, unaligned, values
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
@@ -157,6 +157,17 @@ def strided_tensors_are_transferred():
         received = torch.zeros(3, 4).t()
         dist.recv(received, 0)
         equal(received, torch.arange(12.0).reshape(3, 4).t())
+
+
+@test
+def tensors_in_memory_that_is_not_aligned_are_transferred():
+    for dtype in (torch.float32, torch.int64):
+        if RANK == 0:
+            dist.send(unaligned(values(0, 50, dtype)), 1)
+        elif RANK == 1:
+            received = unaligned(torch.zeros(50, dtype=dtype))
+            dist.recv(received, 0)
+            equal(received, values(0, 50, dtype))
 
 
 if __name__ == "__main__":
