@@ -31,7 +31,7 @@ const JOBS: [(&str, usize); 6] =
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 15] = [
+const FAILURES: [(&str, usize); 16] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
     ("stopped", 2),
@@ -40,6 +40,7 @@ const FAILURES: [(&str, usize); 15] = [
     ("mismatched", 3),
     ("mismatched_sizes", 3),
     ("mismatched_lists", 3),
+    ("mismatched_splits", 1),
     ("aborted", 3),
     ("failure_of_a_sub_group_is_its_own", 3),
     ("interrupted", 2),
