@@ -73,6 +73,19 @@ def killed_in_started_calls():
         raise AssertionError("expected an exception of the future")
 
 
+def killed_in_a_transfer():
+    """The texts name the ranks of the group, not those of the communicator that two ranks have for their transfers."""
+    start()
+    if RANK == FIRST:
+        dist.send(torch.ones(3), 0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if RANK == 0:
+        dist.recv(torch.ones(3), FIRST)
+        error = fails(lambda: dist.recv(torch.ones(3), FIRST))
+        assert error.root_cause == FIRST and error.lost == (FIRST,), vars(error)
+        assert f"rank {FIRST} (pid" in error.reason and "rank 1" not in f"{error.reason} {error}", error
+
+
 def stopped():
     # Noticed by the heartbeats, which are missing for 10 seconds.
     start()
@@ -135,6 +148,19 @@ def mismatched_splits():
     else:
         dist.all_to_all_single(torch.zeros(2 * SIZE), inputs, sizes, sizes)
     dist.barrier()
+
+
+def mismatched_transfers():
+    start()
+    if RANK == 0:
+        error = fails(lambda: dist.scatter(torch.ones(4), [torch.ones(4)] * SIZE, 0))
+    elif RANK == 1:
+        dist.scatter(torch.ones(4), None, 0)
+        return
+    else:
+        error = fails(lambda: dist.scatter(torch.ones(5), None, 0))
+    assert isinstance(error, mscclpp_rs.MismatchError) and error.root_cause == FIRST, vars(error)
+    assert f"rank {FIRST} (pid" in error.reason and "rank 1 " not in f"{error.reason} {error}", error
 
 
 def aborted():

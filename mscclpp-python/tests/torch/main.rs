@@ -31,9 +31,10 @@ const JOBS: [(&str, usize); 6] =
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 16] = [
+const FAILURES: [(&str, usize); 18] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
+    ("killed_in_a_transfer", 1),
     ("stopped", 2),
     ("late", 3),
     ("late_for_the_timeout_of_a_call", 3),
@@ -41,6 +42,7 @@ const FAILURES: [(&str, usize); 16] = [
     ("mismatched_sizes", 3),
     ("mismatched_lists", 3),
     ("mismatched_splits", 1),
+    ("mismatched_transfers", 2),
     ("aborted", 3),
     ("failure_of_a_sub_group_is_its_own", 3),
     ("interrupted", 2),
@@ -120,7 +122,7 @@ fn fail(python: &Python, mode: &str, remaining: usize) -> Result<(), Failed> {
     let ranks: Vec<Rank> = (0..3)
         .map(|rank| python.rank("failures", "mscclpp", Some(mode), (rank, 3), port.number))
         .collect::<Result<_, _>>()?;
-    let is_expected_to_end = !matches!(mode, "killed" | "killed_in_started_calls" | "stopped" | "shrunk");
+    let is_expected_to_end = !(mode.starts_with("killed") || matches!(mode, "stopped" | "shrunk"));
     let mut causes = Vec::new();
     for (number, rank) in ranks.into_iter().enumerate() {
         if number == 2 && !is_expected_to_end {
