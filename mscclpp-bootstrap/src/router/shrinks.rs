@@ -231,9 +231,19 @@ mod tests {
     }
 
     fn shrink(router: &mut Router, from: u32, lost: &[u32], now: Instant) -> Vec<(u32, Result<Vec<u32>, Error>)> {
-        let mut out = Vec::new();
-        let group = (0..4).collect();
-        let frame = Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), has_failed: true, timeout: LONG };
+        enter(router, (from, 4), lost, true, now)
+    }
+
+    /// Lets a rank of a communicator of `ranks` ranks shrink it, and returns the answers.
+    fn enter(
+        router: &mut Router,
+        (from, ranks): (u32, u32),
+        lost: &[u32],
+        has_failed: bool,
+        now: Instant,
+    ) -> Vec<(u32, Result<Vec<u32>, Error>)> {
+        let (mut out, group) = (Vec::new(), (0..ranks).collect());
+        let frame = Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), has_failed, timeout: LONG };
         router.route(from, frame, now, &mut out);
         results(out)
     }
@@ -296,12 +306,7 @@ mod tests {
     #[test]
     fn shrinks_without_failure_exclude_no_rank_from_later_ones() {
         let (mut router, now) = (router(4), Instant::now());
-        let mut exclude = |from: u32, lost: &[u32]| {
-            let (mut out, group) = (Vec::new(), (0..4).collect());
-            let frame = Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), has_failed: false, timeout: LONG };
-            router.route(from, frame, now, &mut out);
-            results(out)
-        };
+        let mut exclude = |from: u32, lost: &[u32]| enter(&mut router, (from, 4), lost, false, now);
         // Two halves at once.
         assert!(exclude(0, &[2, 3]).is_empty() && exclude(3, &[1, 0]).is_empty());
         assert_eq!(exclude(1, &[3, 2]), [(0, Ok(vec![0, 1])), (1, Ok(vec![0, 1]))]);
@@ -321,12 +326,7 @@ mod tests {
     #[test]
     fn excluded_rank_may_be_in_the_next_shrink_before_others_have_ended_theirs() {
         let (mut router, now) = (router(5), Instant::now());
-        let mut exclude = |from: u32, lost: &[u32]| {
-            let (mut out, group) = (Vec::new(), (0..5).collect());
-            let frame = Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), has_failed: false, timeout: LONG };
-            router.route(from, frame, now, &mut out);
-            results(out)
-        };
+        let mut exclude = |from: u32, lost: &[u32]| enter(&mut router, (from, 5), lost, false, now);
         // Rank 1 is excluded from the first of three shrinks, and rank 2 from both of the first.
         assert!(exclude(2, &[0]).is_empty() && exclude(1, &[2]).is_empty() && exclude(0, &[1, 2]).is_empty());
         assert!(exclude(3, &[1, 2]).is_empty());
@@ -359,12 +359,7 @@ mod tests {
     #[test]
     fn ranks_that_wait_for_each_other_over_others_contradict() {
         let (mut router, now) = (router(4), Instant::now());
-        let mut exclude = |from: u32, lost: &[u32]| {
-            let (mut out, group) = (Vec::new(), (0..4).collect());
-            let frame = Frame::EnterShrink { context: 3, group, lost: lost.to_vec(), has_failed: false, timeout: LONG };
-            router.route(from, frame, now, &mut out);
-            results(out)
-        };
+        let mut exclude = |from: u32, lost: &[u32]| enter(&mut router, (from, 4), lost, false, now);
         // Rank 0 waits for 1, 1 for 2 and 2 for 0.
         assert!(exclude(0, &[2]).is_empty() && exclude(1, &[0]).is_empty() && exclude(2, &[1]).is_empty());
         let out = exclude(3, &[]);
