@@ -119,11 +119,12 @@ static COMMS: RwLock<BTreeMap<usize, Arc<Comm>>> = RwLock::new(BTreeMap::new());
 /// Returns the communicator of a handle.
 ///
 /// # Errors
-/// An invalid argument for a handle that is not, or no longer, one of this process.
+/// An invalid argument for a handle that is not, or no longer, one of this process; an invalid usage in a copy of the process.
 pub(crate) fn find(handle: Handle) -> Result<Arc<Comm>> {
     if PROCESS.is_copy() {
         return Err(Failure::usage(
-            "this process is a copy of the one that created the communicators, made by fork, and cannot use them",
+            "this process is a copy, made by fork, of the one that created the communicators, and cannot use them: call fork before \
+             the first communicator is created, or start another program in the copy",
         ));
     }
     let comms = COMMS.read().unwrap_or_else(PoisonError::into_inner);

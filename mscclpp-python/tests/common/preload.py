@@ -127,7 +127,7 @@ class Server:
             self.selector.unregister(connection)
         try:
             connection.sendall(status.to_bytes(4, "little"))
-        except BrokenPipeError:
+        except ConnectionError:
             pass
         connection.close()
 

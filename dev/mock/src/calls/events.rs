@@ -10,6 +10,9 @@ use super::{ask, calls, valid};
 use crate::code::{self, Code};
 use crate::{captures, state, streams};
 
+/// Time between two queries of an event that is waited for.
+const POLL: Duration = Duration::from_micros(100);
+
 fn record(event: usize, stream: usize) -> Result<(), Code> {
     let stream = streams::resolve(stream)?;
     if captures::record(event, stream)? {
@@ -18,9 +21,6 @@ fn record(event: usize, stream: usize) -> Result<(), Code> {
     state::enqueue_on(stream)?;
     ask(|driver| driver.record(Handle(event), Handle(stream)))
 }
-
-/// Time between two queries of an event that is waited for.
-const POLL: Duration = Duration::from_micros(100);
 
 calls! {
     fn cuEventCreate(event: *mut usize, flags: c_uint) -> event {

@@ -73,11 +73,40 @@ static void mix(mixed_t kind, int is_call, int is_one_stream) {
   }
 }
 
+/// Calls on two streams of one capture, of which the second does not wait for the first call.
+static void fork_in_capture(mixed_t kind) {
+  int32_t *from[2], *to[2];
+  for (int k = 0; k < 2; ++k) {
+    from[k] = device_memory(4 * kCount), to[k] = device_memory(4 * kCount);
+    fill(from[k], 10 * k + rank, kCount, streams[0]);
+  }
+  void *graph, *executable, *forked, *joined;
+  CU(cuEventCreate, (void**, unsigned), &forked, 2);
+  CU(cuEventCreate, (void**, unsigned), &joined, 2);
+  CU(cuStreamBeginCapture_v2, (stream_t, int), streams[0], 0);
+  CU(cuEventRecord, (void*, stream_t), forked, streams[0]);
+  CU(cuStreamWaitEvent, (stream_t, void*, unsigned), streams[1], forked, 0);
+  for (int k = 0; k < kCalls; ++k)
+    for (int at = 0; at < 2; ++at) call(kind, from[at], to[at], streams[at]);
+  CU(cuEventRecord, (void*, stream_t), joined, streams[1]);
+  CU(cuStreamWaitEvent, (stream_t, void*, unsigned), streams[0], joined, 0);
+  CU(cuStreamEndCapture, (stream_t, void**), streams[0], &graph);
+  CU(cuGraphInstantiateWithFlags, (void**, void*, unsigned long long), &executable, graph, 0);
+  for (int round = 0; round < kRounds; ++round) {
+    for (int k = 0; k < 2; ++k) fill(to[k], 50, kCount, streams[2]);
+    synchronize(streams[2]);
+    CU(cuGraphLaunch, (void*, stream_t), executable, streams[2]);
+    synchronize(streams[2]);
+    for (int k = 0; k < 2; ++k) EXPECT(to[k], kCount, streams[0], i, result(kind, 10 * k, i));
+  }
+}
+
 int main(void) {
   comm = join();
   for (int k = 0; k < 3; ++k) streams[k] = new_stream();
   for (mixed_t kind = 0; kind < kKinds; ++kind)
     for (int form = 0; form < 4; ++form) mix(kind, form & 1, form >> 1);
+  for (mixed_t kind = 0; kind < kKinds; ++kind) fork_in_capture(kind);
   OK(ncclCommDestroy, (ncclComm_t), comm);
   printf("ok rank %d\n", rank);
   return 0;

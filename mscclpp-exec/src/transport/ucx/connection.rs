@@ -5,8 +5,9 @@
 //! - Messages of up to [`MAX_EAGER_BYTES`] that wait together are sent at once as one active message, a *batch*, because each takes a call
 //!   of the system where UCX uses sockets. The receiver keeps it until its messages are asked for, and reports what it has consumed,
 //!   so that it never keeps more than [`WINDOW`] active messages.
-//! - Of a longer message, only the frame is sent, an *offer*, with the signals that wait after it. The receiver asks for the bytes when the launch has begun and there is
-//!   memory for them, and UCX moves them there from the source. Both may be regions: then nothing else copies the bytes.
+//! - Of a longer message, only the frame is sent, an *offer*, with the signals that wait after it. The receiver asks for the bytes when the
+//!   launch has begun and there is memory for them, and UCX moves them there from the source. Both may be regions: then nothing else
+//!   copies the bytes.
 //!
 //! What UCX still has to do for a message when its source can be reused, or when its bytes have arrived, is done by
 //! [`Progress`](super::progress::Progress), also while the rank is in no launch.

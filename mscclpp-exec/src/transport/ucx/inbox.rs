@@ -14,7 +14,7 @@ pub(super) type Token = [u8; 16];
 pub(super) const HEADER_BYTES: usize = size_of::<Token>() + 8;
 /// Number of bytes for the frame and its seal.
 pub(super) const PREFIX_BYTES: usize = crate::transport::frame::FRAME_BYTES + mscclpp_bootstrap::SEAL_BYTES;
-/// Maximum number of bytes of the signals in an offer. Every transport of UCX has room for such a header.
+/// Maximum number of bytes of the signals in an offer. Few, because UCX limits a header to what its transports send at once.
 pub(super) const MAX_SIGNALS_BYTES: usize = 2 * PREFIX_BYTES;
 /// Maximum number of bytes of a header.
 pub(super) const MAX_HEADER_BYTES: usize = HEADER_BYTES + PREFIX_BYTES + MAX_SIGNALS_BYTES;
