@@ -193,6 +193,29 @@ fn parts_longer_than_a_round_arrive() {
 }
 
 #[test]
+fn parts_of_other_lengths_than_expected_are_the_same_error_of_all_ranks() {
+    on_ranks(3, |comm| {
+        let me = comm.rank();
+        // Rank r sends r + 1 elements to each rank.
+        let (input, counts) = (vec![me; 3 * (me as usize + 1)], [me as usize + 1; 3]);
+        let found = comm.all_to_all_v_checked(&input, &counts, &[1, 2, 3]).expect("the lengths are right");
+        assert_eq!(found.elements, [0, 1, 1, 2, 2, 2]);
+        let expected = if me == 1 { [1, 2, 4] } else { [1, 2, 3] };
+        let error = comm.all_to_all_v_checked(&input, &counts, &expected).expect_err("rank 1 expects more");
+        assert_eq!((error.code(), error.rank()), (Code::CallMismatch, Some(1)));
+        assert_eq!(error.root_cause().map(|cause| cause.rank), Some(2));
+        assert_eq!(error.to_string(), "all_to_all_v: rank 2 sent 12 bytes to rank 1, which expected 16");
+        // Calls go on.
+        assert_eq!(comm.all_to_all_v(&input, &counts).expect("all_to_all_v").counts, [1, 2, 3]);
+        let error = comm.all_to_all_v_checked(&input, &counts, &[1, 2]).expect_err("two expected counts").to_string();
+        assert_eq!(
+            error,
+            format!("all_to_all_v of rank {me}: the list of expected counts has 2 elements, expected 3, one per rank")
+        );
+    });
+}
+
+#[test]
 fn mismatched_lengths_are_reported_before_any_wait() {
     on_ranks(3, |comm| {
         if comm.rank() != 1 {

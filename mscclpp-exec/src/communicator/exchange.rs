@@ -8,6 +8,9 @@ use crate::error::Error;
 use mscclpp_bootstrap::place;
 use mscclpp_core::types::ReduceOp;
 
+/// What errors and messages name.
+const CALL: &str = "all_to_all_v";
+
 /// Bytes of a round's parts for all ranks together.
 const ROUND: usize = 16 << 20;
 
@@ -31,6 +34,15 @@ impl<T> AllToAllVOutput<T> {
     }
 }
 
+/// Why a rank cannot receive what the others send it.
+#[derive(Clone, Copy)]
+enum Refusal {
+    /// It has no memory for this number of elements.
+    Memory(u64),
+    /// A rank sends it another number of bytes than it expects.
+    Length { peer: u32, sent: u64, expected: u64 },
+}
+
 impl Communicator {
     /// Sends to each rank its part of `input`: the first `counts[0]` elements to rank 0, the next `counts[1]` to rank 1 and
     /// so on. Ranks need not know what others send.
@@ -45,12 +57,41 @@ impl Communicator {
     /// See [`Communicator`]; [`Error::ReceiveMemory`] if what arrives does not fit into a rank's memory, on all ranks.
     #[track_caller]
     pub fn all_to_all_v<T: Element>(&self, input: &[T], counts: &[usize]) -> Result<AllToAllVOutput<T>, Error> {
-        const CALL: &str = "all_to_all_v";
         let _place = place::enter(Location::caller());
+        self.exchange(input, counts, None)
+    }
+
+    /// Does what [`all_to_all_v`](Self::all_to_all_v) does, for ranks that know what others send: `expected[r]` elements of rank r.
+    ///
+    /// # Cost
+    /// That of `all_to_all_v`.
+    ///
+    /// # Errors
+    /// Those of `all_to_all_v`; [`Error::PartLength`] if a rank sends another number of elements, on all ranks.
+    #[track_caller]
+    pub fn all_to_all_v_checked<T: Element>(
+        &self,
+        input: &[T],
+        counts: &[usize],
+        expected: &[usize],
+    ) -> Result<AllToAllVOutput<T>, Error> {
+        let _place = place::enter(Location::caller());
+        self.exchange(input, counts, Some(expected))
+    }
+
+    #[track_caller]
+    fn exchange<T: Element>(
+        &self,
+        input: &[T],
+        counts: &[usize],
+        expected: Option<&[usize]>,
+    ) -> Result<AllToAllVOutput<T>, Error> {
         let (rank, ranks) = (self.rank(), self.num_ranks() as usize);
         let length = |what, expected, found| Error::Length { call: CALL, rank, what, expected, found };
-        if counts.len() != ranks {
-            return Err(length("the list of counts", format!("{ranks}, one per rank"), counts.len()));
+        for (what, list) in [("the list of counts", Some(counts)), ("the list of expected counts", expected)] {
+            if let Some(list) = list.filter(|list| list.len() != ranks) {
+                return Err(length(what, format!("{ranks}, one per rank"), list.len()));
+            }
         }
         let total = counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count));
         if total != Some(input.len()) {
@@ -64,19 +105,17 @@ impl Communicator {
         let received: Vec<usize> = theirs.iter().map(|&count| usize::try_from(count).unwrap_or(usize::MAX)).collect();
         let arriving = received.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));
         let mut elements: Vec<T> = Vec::new();
-        let lacks = elements.try_reserve_exact(arriving).is_err();
+        let refusal = refusal_of_length::<T>(&received, expected)
+            .or_else(|| elements.try_reserve_exact(arriving).is_err().then_some(Refusal::Memory(arriving as u64)));
 
-        // Of all ranks: the longest part, how much the shortest lacks to the largest number, and who has no memory.
+        // Of all ranks: the longest part, how much the shortest lacks to the largest number, and who refuses.
         let longest = mine.iter().copied().max().unwrap_or(0);
         let short_of = u64::MAX - mine.iter().copied().min().unwrap_or(0);
-        let mut all = [longest, short_of, if lacks { u64::from(rank) + 1 } else { 0 }];
+        let mut all = [longest, short_of, refusal.map_or(0, |_| u64::from(rank) + 1)];
         self.all_reduce_in_place(&mut all, ReduceOp::Max)?;
-        let [longest, short_of, lacking] = all;
-        if let Some(peer) = lacking.checked_sub(1) {
-            // The others do not know yet how much that is.
-            let mut count = [if u64::from(rank) == peer { arriving as u64 } else { 0 }];
-            self.all_reduce_in_place(&mut count, ReduceOp::Max)?;
-            return Err(Error::ReceiveMemory { call: CALL, rank: peer as u32, count: count[0], bytes: size_of::<T>() });
+        let [longest, short_of, refusing] = all;
+        if let Some(refusing) = refusing.checked_sub(1) {
+            return Err(self.refused::<T>(refusing as u32, refusal)?);
         }
         elements.resize(arriving, T::zeroed());
 
@@ -86,6 +125,21 @@ impl Communicator {
             self.exchange_in_rounds(input, counts, &mut elements, &received, longest)?;
         }
         Ok(AllToAllVOutput { elements, counts: received })
+    }
+
+    /// Returns the error of a rank that refuses, whose reason the others do not know yet.
+    #[track_caller]
+    fn refused<T: Element>(&self, rank: u32, own: Option<Refusal>) -> Result<Error, Error> {
+        let mut words = match own.filter(|_| rank == self.rank()) {
+            None => [0; 4],
+            Some(Refusal::Memory(count)) => [0, count, 0, 0],
+            Some(Refusal::Length { peer, sent, expected }) => [1, u64::from(peer), sent, expected],
+        };
+        self.all_reduce_in_place(&mut words, ReduceOp::Max)?;
+        Ok(match words {
+            [0, count, ..] => Error::ReceiveMemory { call: CALL, rank, count, bytes: size_of::<T>() },
+            [_, peer, sent, expected] => Error::PartLength { call: CALL, rank, peer: peer as u32, sent, expected },
+        })
     }
 
     /// Sends pieces of one length, as often as the longest part needs.
@@ -126,6 +180,14 @@ impl Communicator {
         self.calls()?.staging = Some(staging);
         Ok(())
     }
+}
+
+/// Returns the first rank that sends another number of elements than expected.
+fn refusal_of_length<T>(received: &[usize], expected: Option<&[usize]>) -> Option<Refusal> {
+    let expected = expected?;
+    let peer = received.iter().zip(expected).position(|(received, expected)| received != expected)?;
+    let bytes = |count: usize| (count as u64).saturating_mul(size_of::<T>() as u64);
+    Some(Refusal::Length { peer: peer as u32, sent: bytes(received[peer]), expected: bytes(expected[peer]) })
 }
 
 /// For each part: the start and length of the piece after its first `done` elements.

@@ -49,7 +49,9 @@ impl Error {
             Self::ReceiveMemory { .. } | Self::PeerOutOfMemory { .. } => Code::OutOfResources,
             Self::Panicked { .. } => Code::CallPanicked,
             Self::LateData(_) => Code::LateAccess,
-            Self::DroppedBuffer { .. } | Self::Busy | Self::BusyTimeout { .. } => Code::CallMismatch,
+            Self::DroppedBuffer { .. } | Self::PartLength { .. } | Self::Busy | Self::BusyTimeout { .. } => {
+                Code::CallMismatch
+            }
             Self::NotCoResident { .. } => Code::NotResident,
             Self::NoPeerAccess { .. } => Code::NoPeerAccess,
             #[cfg(feature = "cuda")]
@@ -165,6 +167,7 @@ impl Error {
                 "send smaller messages, use fewer ranks, or free memory of the device".into()
             }
             Self::ReceiveMemory { .. } => "send fewer elements at once".into(),
+            Self::PartLength { .. } => "make the lengths of both ranks equal".into(),
             Self::Transfer { is_send_on_stream: true, source, .. }
                 if matches!(source.kind(), ErrorKind::Timeout | ErrorKind::Stalled) =>
             {

@@ -468,6 +468,20 @@ pub enum Error {
         /// Bytes of an element.
         bytes: usize,
     },
+    /// A rank sends another number of elements to a rank than that one expects.
+    #[error("{call}: rank {peer} sent {sent} bytes to rank {rank}, which expected {expected}")]
+    PartLength {
+        /// The call.
+        call: &'static str,
+        /// The rank that receives.
+        rank: u32,
+        /// The rank that sends.
+        peer: u32,
+        /// Bytes that it sends.
+        sent: u64,
+        /// Bytes that the other rank expects.
+        expected: u64,
+    },
     /// A function given to `Communicator::start` panicked.
     #[error("a call that rank {rank} started panicked: {message}")]
     Panicked {

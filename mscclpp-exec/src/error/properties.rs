@@ -39,7 +39,7 @@ impl Error {
             | Self::Peer { .. }
             | Self::OwnTransfer { .. } => ErrorKind::InvalidInput,
             Self::Transfer { source, .. } => source.kind(),
-            Self::DroppedBuffer { .. } => ErrorKind::Mismatch,
+            Self::DroppedBuffer { .. } | Self::PartLength { .. } => ErrorKind::Mismatch,
             Self::Busy => ErrorKind::Busy,
             Self::BusyTimeout { .. } => ErrorKind::Timeout,
             Self::ScratchLimit { .. }
@@ -92,6 +92,7 @@ impl Error {
             | Self::OwnTransfer { rank, .. }
             | Self::Transfer { rank, .. }
             | Self::ReceiveMemory { rank, .. }
+            | Self::PartLength { rank, .. }
             | Self::BusyTimeout { rank, .. }
             | Self::Panicked { rank, .. } => Some(*rank),
             #[cfg(feature = "cuda")]
@@ -122,6 +123,7 @@ impl Error {
             Self::Length { call, .. }
             | Self::Root { call, .. }
             | Self::Peer { call, .. }
+            | Self::PartLength { call, .. }
             | Self::ReceiveMemory { call, .. } => Some((*call).to_owned()),
             Self::Transfer { call, source, .. } => source.operation().or_else(|| Some((*call).to_owned())),
             #[cfg(feature = "process")]
@@ -138,9 +140,10 @@ impl Error {
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => return aborted.cause.root_cause(),
             Self::Stalled(stall) => stall.root_cause()?,
-            Self::RankLost { peer, .. } | Self::PeerOutOfMemory { peer, .. } | Self::DroppedBuffer { peer, .. } => {
-                *peer
-            }
+            Self::RankLost { peer, .. }
+            | Self::PeerOutOfMemory { peer, .. }
+            | Self::DroppedBuffer { peer, .. }
+            | Self::PartLength { peer, .. } => *peer,
             #[cfg(feature = "cuda")]
             Self::MapFailed { peer, .. } | Self::NotShareable { rank: peer, .. } => *peer,
             Self::LateData(late) => late.peer,

@@ -81,18 +81,8 @@ pub(super) fn all_to_all_list(
     let all = staging.bytes(inputs.iter().map(|input| input.bytes).sum())?;
     concatenate(inputs, all);
     let counts: Vec<usize> = inputs.iter().map(|input| input.bytes).collect();
-    let received = comm.all_to_all_v::<u8>(all, &counts)?;
     let expected: Vec<usize> = outputs.iter().map(|output| output.bytes).collect();
-    let differs = |(found, expected): (&usize, &usize)| found != expected;
-    if let Some(peer) = received.counts.iter().zip(&expected).position(differs) {
-        let (rank, sent, wanted) = (comm.rank(), received.counts[peer], expected[peer]);
-        let reason = format!("rank {peer} sent {sent} bytes to rank {rank}, which expected {wanted}");
-        let message = format!(
-            "expected {expected:?} bytes from the ranks, found {:?}; make the sizes of both sides equal",
-            received.counts
-        );
-        return Err(Failure::of_kind("mismatch", "all_to_all", message).with_cause(peer as u32, reason));
-    }
+    let received = comm.all_to_all_v_checked::<u8>(all, &counts, &expected)?;
     divide(&received.elements, outputs);
     Ok(())
 }

@@ -137,16 +137,13 @@ def mismatched_lists():
 
 
 def mismatched_splits():
-    """Only the rank whose outputs have other sizes learns of it: the others have exchanged what they expect."""
     start()
-    inputs, sizes = torch.ones(2 * SIZE), [2] * SIZE
-    if RANK == 0:
-        output, sizes_of_output = torch.zeros(2 * SIZE + 1), [2] * (SIZE - 1) + [3]
-        error = fails(lambda: dist.all_to_all_single(output, inputs, sizes_of_output, sizes))
-        assert isinstance(error, mscclpp_rs.MismatchError) and error.root_cause == FIRST, vars(error)
-        assert error.reason == f"rank {FIRST} sent 8 bytes to rank 0, which expected 12", error.reason
-    else:
-        dist.all_to_all_single(torch.zeros(2 * SIZE), inputs, sizes, sizes)
+    inputs, sizes, expected = torch.ones(2 * SIZE), [2] * SIZE, [2] * SIZE
+    # Rank 0 expects more of one rank than that sends.
+    expected[FIRST] += RANK == 0
+    error = fails(lambda: dist.all_to_all_single(torch.zeros(sum(expected)), inputs, expected, sizes))
+    assert isinstance(error, mscclpp_rs.MismatchError) and error.root_cause == FIRST, vars(error)
+    assert f"rank {FIRST} sent 8 bytes to rank 0, which expected 12" in error.reason, error.reason
     dist.barrier()
 
 

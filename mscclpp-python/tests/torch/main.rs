@@ -41,7 +41,7 @@ const FAILURES: [(&str, usize); 18] = [
     ("mismatched", 3),
     ("mismatched_sizes", 3),
     ("mismatched_lists", 3),
-    ("mismatched_splits", 1),
+    ("mismatched_splits", 3),
     ("mismatched_transfers", 2),
     ("aborted", 3),
     ("failure_of_a_sub_group_is_its_own", 3),
