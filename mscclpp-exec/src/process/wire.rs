@@ -26,6 +26,7 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use self::launch_memory::LaunchMemory;
 pub(crate) use self::pool::{Pool, PooledBuffer};
@@ -37,6 +38,7 @@ use crate::error::{Error, LateData};
 use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
 use crate::memory::Span;
 use crate::shm::Region;
+use crate::transport::hostile::Delay;
 use crate::transport::{
     Destination, Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Transport,
 };
@@ -45,9 +47,8 @@ use mscclpp_bootstrap::{self as bootstrap, StreamKeys};
 /// Maximum number of bytes that a rank takes from a connection before it runs its thread blocks again.
 const MAX_TAKEN_BYTES: u64 = 2 << 20;
 
-/// Maximum number of polls by which [`Hostile`](crate::transport::hostile::Hostile) delays a message, as a power of two. A
-/// rank polls after its thread blocks have run until they are blocked.
-pub(super) const MAX_DELAY: usize = 6;
+/// How late messages of a hostile engine are. A rank polls after its thread blocks have run until they are blocked.
+pub(super) const DELAY: Delay = Delay { max_polls: 6, time: Duration::ZERO };
 
 /// Connections to ranks on other nodes.
 pub(super) struct NodeConnections {

@@ -4,7 +4,8 @@
 //! and fail over this one:
 //!
 //! - A put is sent some calls later, and its source is read only then.
-//! - A message is received some polls later, when a rank that does not wait for it has probably gone on.
+//! - A message is received some polls later, and in every second launch after [`Delay::time`], when a rank that does not wait for
+//!   it has gone on.
 //! - Of the messages that may be next, a random one is received: puts overtake each other and signals, signals overtake
 //!   signals.
 //!
@@ -13,6 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::StreamKeys;
 
@@ -46,6 +48,16 @@ pub(crate) enum Flaw {
     EarlyEnds,
 }
 
+/// How late messages are received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delay {
+    /// Maximum number of polls between two messages, as a power of two; at least 1.
+    pub(crate) max_polls: usize,
+    /// Time for which each message of every second launch is held after it was received and after the signal before it was
+    /// delivered, for executors whose operations go on while a thread polls.
+    pub(crate) time: Duration,
+}
+
 /// The engine of one rank.
 pub(crate) struct Hostile<B> {
     engine: Box<dyn Transport<Vec<u8>>>,
@@ -53,8 +65,9 @@ pub(crate) struct Hostile<B> {
     flaw: Option<Flaw>,
     random: Random,
     max_put_bytes: u64,
-    /// Maximum number of polls before a message is received, as a power of two.
-    max_delay: usize,
+    delay: Delay,
+    /// Whether the launches with odd numbers are those whose messages are held.
+    is_odd_late: bool,
 }
 
 /// The messages from and to a peer.
@@ -62,9 +75,18 @@ struct Link<B> {
     /// Messages that are not passed to the engine; a put with its source, if it has one.
     outgoing: Vec<(Frame, Option<B>)>,
     /// Received messages, in the order in which they were sent.
-    held: Vec<(Frame, Vec<u8>)>,
+    held: Vec<Held>,
     /// Number of polls until one of them is delivered.
-    delay: usize,
+    polls: usize,
+    /// When the last signal was delivered, after which the rank may have gone on.
+    signalled: Instant,
+}
+
+/// A message that was received from the engine and is not delivered.
+struct Held {
+    frame: Frame,
+    bytes: Vec<u8>,
+    since: Instant,
 }
 
 struct Random(u64);
@@ -86,13 +108,14 @@ impl Random {
 }
 
 impl<B: Buffer> Hostile<B> {
-    /// Creates the engine of a rank. `max_delay`: maximum number of polls before a message is received, as a power of two.
-    pub(crate) fn new(engine: Box<dyn Transport<Vec<u8>>>, rank: u32, seed: u64, max_delay: usize) -> Self {
+    /// Creates the engine of a rank.
+    pub(crate) fn new(engine: Box<dyn Transport<Vec<u8>>>, rank: u32, seed: u64, delay: Delay) -> Self {
         let mut random = Random((seed << 16 | u64::from(rank)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         random.below(1);
         // Short puts, so that there are many.
         let max_put_bytes = engine.capabilities().max_put_bytes.min([256, 4096, u64::MAX][random.below(3)]);
-        Self { engine, links: BTreeMap::new(), flaw: None, random, max_put_bytes, max_delay: max_delay.max(1) }
+        let is_odd_late = random.below(2) == 1;
+        Self { engine, links: BTreeMap::new(), flaw: None, random, max_put_bytes, delay, is_odd_late }
     }
 
     #[cfg(test)]
@@ -116,12 +139,12 @@ impl<B: Buffer> Hostile<B> {
 impl<B> Link<B> {
     /// Takes what has arrived.
     fn hold(&mut self, engine: &mut dyn Transport<Vec<u8>>, peer: u32, launch: u64) -> Result<(), Malformed> {
-        let mut bytes: u64 = self.held.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        let mut bytes: u64 = self.held.iter().map(|held| held.bytes.len() as u64).sum();
         while bytes < MAX_HELD_BYTES {
             match engine.receive(peer, launch, &mut |len| Some(vec![0; len as usize]))? {
                 Received::Message(frame, buffer) => {
                     bytes += frame.len();
-                    self.held.push((frame, buffer.unwrap_or_default()));
+                    self.held.push(Held { frame, bytes: buffer.unwrap_or_default(), since: Instant::now() });
                 }
                 Received::Part => {}
                 Received::Nothing => break,
@@ -132,14 +155,14 @@ impl<B> Link<B> {
 }
 
 /// Returns whether the contract allows receiving message `at` of a connection as the next one.
-fn is_next(messages: &[(Frame, Vec<u8>)], at: usize, flaw: Option<Flaw>) -> bool {
+fn is_next(messages: &[Held], at: usize, flaw: Option<Flaw>) -> bool {
     let before = &messages[..at];
-    match messages[at].0.kind {
+    match messages[at].frame.kind {
         FrameKind::Put { .. } | FrameKind::Zeros { .. } => true,
         FrameKind::Signal(Signal::Channel(_)) if flaw == Some(Flaw::EarlySignals) => true,
         FrameKind::Signal(Signal::End) if flaw == Some(Flaw::EarlyEnds) => true,
         FrameKind::Signal(Signal::Channel(_) | Signal::Call) => {
-            before.iter().all(|(frame, _)| matches!(frame.kind, FrameKind::Signal(_)))
+            before.iter().all(|held| matches!(held.frame.kind, FrameKind::Signal(_)))
         }
         FrameKind::Signal(Signal::End | Signal::Leave | Signal::Abort) => before.is_empty(),
     }
@@ -152,8 +175,8 @@ impl<B: Buffer> Transport<B> for Hostile<B> {
 
     fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {
         self.engine.open(peer, stream, keys)?;
-        let delay = self.random.delay(self.max_delay);
-        self.links.insert(peer, Link { outgoing: Vec::new(), held: Vec::new(), delay });
+        let polls = self.random.delay(self.delay.max_polls);
+        self.links.insert(peer, Link { outgoing: Vec::new(), held: Vec::new(), polls, signalled: Instant::now() });
         Ok(())
     }
 
@@ -190,29 +213,41 @@ impl<B: Buffer> Transport<B> for Hostile<B> {
         launch: u64,
         destination: &mut dyn Destination<B>,
     ) -> Result<Received<B>, Malformed> {
-        let Self { engine, links, flaw, random, max_delay, .. } = self;
+        let Self { engine, links, flaw, random, delay, is_odd_late, .. } = self;
         let Some(link) = links.get_mut(&peer) else { return Ok(Received::Nothing) };
         link.hold(&mut **engine, peer, launch)?;
-        let messages = &mut link.held;
-        if messages.is_empty() || link.delay > 0 {
-            link.delay = link.delay.saturating_sub(1);
+        let messages = &link.held;
+        if messages.is_empty() {
             return Ok(Received::Nothing);
         }
-        let may_come = |at: &usize| messages[*at].0.launch.launch <= launch && is_next(messages, *at, *flaw);
+        if link.polls > 0 {
+            link.polls -= 1;
+            return Ok(Received::Nothing);
+        }
+        let is_late = |held: &Held| {
+            (held.frame.launch.launch % 2 == 1) == *is_odd_late && held.since.max(link.signalled).elapsed() < delay.time
+        };
+        let may_come = |at: &usize| {
+            let held = &messages[*at];
+            held.frame.launch.launch <= launch && is_next(messages, *at, *flaw) && !is_late(held)
+        };
         let candidates: Vec<usize> = (0..messages.len()).filter(may_come).collect();
         if candidates.is_empty() {
             return Ok(Received::Nothing);
         }
         let at = candidates[random.below(candidates.len())];
-        let (frame, bytes) = &messages[at];
+        let Held { frame, bytes, .. } = &messages[at];
         let mut received = None;
         if !bytes.is_empty() {
             let Some(mut buffer) = destination.buffer(frame.len()) else { return Ok(Received::Nothing) };
             buffer.as_mut()[..bytes.len()].copy_from_slice(bytes);
             received = Some(buffer);
         }
-        link.delay = random.delay(*max_delay);
-        let (frame, _) = link.held.remove(at);
+        link.polls = random.delay(delay.max_polls);
+        let frame = link.held.remove(at).frame;
+        if matches!(frame.kind, FrameKind::Signal(_)) {
+            link.signalled = Instant::now();
+        }
         Ok(Received::Message(frame, received))
     }
 

@@ -58,7 +58,7 @@ use std::net::TcpStream;
 use mscclpp_bootstrap::{NodeTransport, StreamKeys};
 
 pub(crate) use self::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
-use self::hostile::Hostile;
+use self::hostile::{Delay, Hostile};
 pub(crate) use self::tcp::Tcp;
 pub(crate) use self::ucx::Ucx;
 pub use self::ucx::{UcxReport, try_ucx};
@@ -95,17 +95,17 @@ impl<B, F: FnMut(u64) -> Option<B>> Destination<B> for F {
     }
 }
 
-/// Returns the engine of a rank for a choice. `max_delay`: as of [`Hostile::new`], if the environment demands that engine.
+/// Returns the engine of a rank for a choice. `delay`: of [`Hostile`], if the environment demands that engine.
 ///
 /// # Errors
 /// [`Error::System`] if it is UCX, which cannot be used.
 pub(crate) fn engine<B: Buffer + 'static>(
     choice: NodeTransport,
     rank: u32,
-    max_delay: usize,
+    delay: Delay,
 ) -> Result<Box<dyn Transport<B>>, Error> {
     Ok(match hostile::seed() {
-        Some(seed) => Box::new(Hostile::new(chosen(choice)?, rank, seed, max_delay)),
+        Some(seed) => Box::new(Hostile::new(chosen(choice)?, rank, seed, delay)),
         None => chosen(choice)?,
     })
 }

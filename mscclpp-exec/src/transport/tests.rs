@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::hostile::{Flaw, Hostile};
+use super::hostile::{Delay, Flaw, Hostile};
 use super::*;
 use crate::memory::Table;
 use crate::shm::{SecondMapping, Segment};
@@ -41,8 +41,9 @@ fn authenticated_tcp() -> Pair {
 }
 
 fn hostile(seed: u64, flaw: Option<Flaw>) -> Pair {
+    let delay = Delay { max_polls: 4, time: Duration::ZERO };
     let engine = |rank| -> Box<dyn Transport<Vec<u8>>> {
-        Box::new(Hostile::new(Box::new(Tcp::new()), rank, seed, 4).with_flaw(flaw))
+        Box::new(Hostile::new(Box::new(Tcp::new()), rank, seed, delay).with_flaw(flaw))
     };
     open([engine(0), engine(1)], [None, None])
 }

@@ -82,8 +82,9 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
     let ranks_differ = player.seed % 2 == u64::from(rank) % 2;
     let bug = ["early_stores", "early_events"].into_iter().find(|bug| *bug == role);
     let options = Options {
-        // Some ranks are slower than others, and their copies are delayed further.
-        late: ranks_differ || bug.is_some(),
+        // Some ranks are slower than others, and their copies are delayed further; not that which lacks a wait, or the data would
+        // arrive before its copies.
+        late: role != "hostile_missing_wait" && (ranks_differ || bug.is_some()),
         bug,
         // Long enough for the news to arrive before the data.
         time_per_copy: Duration::from_millis(if role.starts_with("news_") && rank == 2 { 50 } else { 0 }),

@@ -8,7 +8,7 @@ use super::super::affinity::CpuAffinity;
 use super::super::calls::Calls;
 use super::super::options::Options;
 use super::super::plan_memory::SlabPool;
-use super::super::wire::{MAX_DELAY, NodeConnections, PooledBuffer};
+use super::super::wire::{DELAY, NodeConnections, PooledBuffer};
 use super::Session;
 use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
@@ -27,7 +27,7 @@ impl Session {
         let is_alone = nodes.iter().all(|node| *node == nodes[0]);
         let choice = if is_alone { NodeTransport::Tcp } else { bootstrap.options().transport };
         let transport =
-            transport::engine(choice, bootstrap.rank(), MAX_DELAY).map_err(|error| fail(error, &[], &bootstrap))?;
+            transport::engine(choice, bootstrap.rank(), DELAY).map_err(|error| fail(error, &[], &bootstrap))?;
         Self::with_transport(bootstrap, options, nodes, transport)
     }
 

@@ -13,7 +13,7 @@ use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::{OpKind, PlanTree};
 use mscclpp_core::types::ChannelKind;
 
-use super::{Destination, MAX_DELAY, PooledBuffer};
+use super::{DELAY, Destination, PooledBuffer};
 use crate::cpu;
 use crate::error::Error;
 use crate::message::Message;
@@ -116,7 +116,7 @@ impl Expected {
 
     /// Launches on all ranks, which are threads, and returns their results.
     fn run(&self, seed: u64, flaw: Option<Flaw>) -> Vec<Result<usize, Error>> {
-        self.run_on(&|rank| Box::new(Hostile::new(Box::new(Tcp::new()), rank, seed, MAX_DELAY).with_flaw(flaw)))
+        self.run_on(&|rank| Box::new(Hostile::new(Box::new(Tcp::new()), rank, seed, DELAY).with_flaw(flaw)))
     }
 
     /// The same, on the engines that a function returns.

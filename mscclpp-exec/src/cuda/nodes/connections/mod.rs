@@ -34,15 +34,15 @@ use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::event_pool::EventPool;
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
+use crate::transport::hostile::Delay;
 use crate::transport::{self, LaunchId, Lost, Signal, Transport};
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, StreamKeys};
 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum number of polls by which [`Hostile`](crate::transport::hostile::Hostile) delays a message, as a power of two: some
-/// milliseconds, in which a device that does not wait continues.
-const MAX_DELAY: usize = 11;
+/// How late messages of a hostile engine are: a device that does not wait for them ends its launch before, on a busy machine too.
+const DELAY: Delay = Delay { max_polls: 11, time: Duration::from_millis(20) };
 
 /// Connections to the ranks of other nodes that one rank communicates with in a plan, or by channels of kernels.
 pub(in crate::cuda) struct NodeConnections {
@@ -104,7 +104,7 @@ impl NodeConnections {
             traffic,
             ended: 0,
             is_closing: false,
-            transport: transport::engine(bootstrap.options().transport, bootstrap.rank(), MAX_DELAY)?,
+            transport: transport::engine(bootstrap.options().transport, bootstrap.rank(), DELAY)?,
             wires,
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),
