@@ -12,7 +12,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::acceptor::{Acceptor, AuthenticatedPeer};
@@ -26,6 +25,7 @@ use super::poll;
 use super::protocol::Purpose;
 use super::rank_info::RankInfo;
 use super::tcp::system;
+use super::threads;
 use super::unique_id::{RootListener, UniqueId};
 use crate::timeout::ActiveTimeout;
 
@@ -74,7 +74,7 @@ impl Rendezvous {
             over.store(true, Release);
             server.finish();
         };
-        let spawned = thread::Builder::new().name("mscclpp-rendezvous".into()).spawn(run);
+        let spawned = threads::named("mscclpp-rendezvous").spawn(run);
         spawned.map_err(system("cannot start a thread"))?;
         Ok(Self { id, is_over })
     }
@@ -311,6 +311,8 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     /// Connects ranks by an id, each in a thread, and returns their results in the order of the list.

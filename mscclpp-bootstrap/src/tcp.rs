@@ -21,6 +21,7 @@ use super::protocol::{Nonce, Purpose};
 use super::rank_info::RankInfo;
 use super::root::Root;
 use super::secret::{self, Secret};
+use super::threads;
 use crate::timeout::ActiveTimeout;
 
 /// How much longer than rank 0 the other ranks wait for its report.
@@ -198,7 +199,7 @@ fn settings(options: Options) -> [(&'static str, &'static str); 3] {
 
 /// Starts a connection thread. It ends after its rank has sent its shutdown frame.
 fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-    thread::Builder::new().name(name.into()).spawn(body).map(drop).map_err(system("cannot start a thread"))
+    threads::named(name).spawn(body).map(drop).map_err(system("cannot start a thread"))
 }
 
 /// Returns the error of a failed system call.

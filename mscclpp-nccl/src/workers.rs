@@ -4,7 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+
+use mscclpp_bootstrap::threads;
 
 use crate::abi::Code;
 use crate::failure::{Failure, Result, panicked};
@@ -43,7 +44,7 @@ impl Worker {
         let (sender, jobs) = channel();
         let worker = Self(sender);
         let own = worker.clone();
-        let thread = thread::Builder::new().name("mscclpp-nccl-call".into());
+        let thread = threads::named("mscclpp-nccl-call");
         match thread.spawn(move || own.run(&jobs)) {
             Ok(_) => Ok(worker),
             Err(error) => Err(Failure::new(Code::SystemError, format!("no thread for the calls of a rank: {error}"))),
@@ -102,6 +103,7 @@ pub(crate) fn run_at_once<F: FnOnce() -> Result<()> + Send + 'static>(mut functi
 mod tests {
     use std::collections::HashSet;
     use std::sync::{Arc, Barrier};
+    use std::thread;
 
     use super::*;
 

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+
+use mscclpp_bootstrap::threads;
 
 use crate::failure::Failure;
 
@@ -80,7 +81,7 @@ impl Queue {
         }
         if !state.has_thread {
             let queue = Arc::clone(self);
-            let thread = thread::Builder::new().name("mscclpp-calls".into()).spawn(move || queue.serve());
+            let thread = threads::named("mscclpp-calls").spawn(move || queue.serve());
             thread.map_err(|error| Failure::of_kind("out-of-resources", name, format!("no thread: {error}")))?;
             state.has_thread = true;
         }

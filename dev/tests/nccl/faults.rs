@@ -7,6 +7,10 @@ pub(crate) fn tests() -> Vec<Test> {
         ("killed_rank_is_a_remote_error", || fault("kill", &[1], 6, "rank 1 (pid ")),
         ("rank_that_ends_is_a_remote_error", || fault("exit", &[1], 6, "rank 1 (pid ")),
         ("late_rank_is_a_timeout", || fault("late", &[], 8, "rank 1 (pid ")),
+        ("late_first_call_is_a_timeout", || fault("first", &[], 8, "rank 1 (pid ")),
+        ("communicator_that_is_aborted_before_it_is_created_is_a_remote_error", || {
+            fault("abandon", &[0], 6, "rank 0 (pid ")
+        }),
         ("different_call_is_an_invalid_usage", || fault("mismatch", &[], 5, "ranks make different calls")),
         ("abort_ends_pending_calls_of_all_ranks", || fault("abort", &[0], 6, "rank 0 (pid ")),
         ("failure_in_a_group_is_that_of_its_communicator_alone", || fault("groups", &[1, 2], 6, "rank 1 (pid ")),
@@ -32,6 +36,9 @@ fn fault(name: &str, silent: &[usize], code: u32, cause: &str) -> Result<(), Str
         let found = found.ok_or_else(|| format!("expected `{report}`, found:\n{text}"))?;
         let begin = found.find(cause).ok_or_else(|| format!("expected `{cause}` in `{found}`"))?;
         // The program's source is not known, and this library's says nothing.
+        if name == "first" && (!found.contains(" at ncclAllReduce") || found.contains(".rs:")) {
+            return Err(format!("expected a call at ncclAllReduce in `{found}`"));
+        }
         if name == "mismatch" && (found.matches(" at ncclAllReduce").count() != 2 || found.contains(".rs:")) {
             return Err(format!("expected both calls at ncclAllReduce in `{found}`"));
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use mscclpp_bootstrap::threads;
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -67,7 +68,7 @@ pub(super) fn finish(observed: &Observed) {
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
-    if let Err(error) = thread::Builder::new().name(name.into()).spawn(body) {
+    if let Err(error) = threads::named(name).spawn(body) {
         log::warn!("cannot start the thread `{name}`: {error}");
     }
 }

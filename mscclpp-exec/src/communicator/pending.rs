@@ -11,6 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 
+use mscclpp_bootstrap::threads;
+
 use super::Communicator;
 use crate::error::Error;
 
@@ -125,7 +127,7 @@ impl Communicator {
             Some((jobs, _)) => jobs.clone(),
             None => {
                 let (jobs, received) = mpsc::channel::<Job>();
-                let thread = thread::Builder::new().name("mscclpp-calls".into());
+                let thread = threads::named("mscclpp-calls");
                 let thread = thread.spawn(move || received.into_iter().for_each(|job| job()));
                 let thread = thread.map_err(|error| Error::SpawnThread(error.to_string()))?;
                 queue.jobs = Some((jobs.clone(), thread.thread().id()));

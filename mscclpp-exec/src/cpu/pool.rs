@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use mscclpp_bootstrap::threads;
+
 use super::plan_state::{Outcome, PlanState};
 use super::schedule::{LaunchSchedule, Schedule};
 use crate::error::Error;
@@ -92,7 +94,7 @@ impl Pool {
         let mut pool = Self { shared: Arc::default(), threads: Vec::new() };
         for worker in 0..workers {
             let shared = Arc::clone(&pool.shared);
-            let thread = std::thread::Builder::new().name(format!("mscclpp-{worker}"));
+            let thread = threads::named(format!("mscclpp-{worker}"));
             let thread =
                 thread.spawn(move || shared.worker_main()).map_err(|error| Error::SpawnThread(error.to_string()))?;
             pool.threads.push(thread);

@@ -10,7 +10,7 @@ use mscclpp_core::plan::raw::OpKind;
 use super::call_words::{WORDS, decode, encode};
 use super::record::{CallRecord, Dump, FailureRecord, OpRecord, RankRecord, StateRecord, WaitRecord};
 use crate::error::{BlockedThreadBlock, Error, Stall, UnblockedBy, WaitsFor};
-use crate::places::location;
+use crate::places;
 use crate::select::Request;
 
 /// Number of calls that a dump contains.
@@ -88,7 +88,7 @@ impl Recorder {
     ) -> Dump {
         let calls = self.last_calls().into_iter().map(|(number, (request, at))| {
             let request = request.map_or_else(|| "barrier".to_owned(), |request| request.to_string());
-            let at = location(at).map_or_else(String::new, |at| SourceLocation::from(at).to_string());
+            let at = places::place(at).map_or_else(String::new, |at| at.to_string());
             CallRecord { number, request, at }
         });
         Dump { rank: rank.clone(), calls: calls.collect(), failure, state, waits }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::dtype::DataType;
     use crate::flight_recorder::analyze;
-    use crate::places::PlaceNumbers;
+    use crate::places::{Place, PlaceNumbers};
 
     #[test]
     fn files_that_others_have_planted_are_not_written() {
@@ -152,7 +152,7 @@ mod tests {
         let planted: Vec<PathBuf> = (1..=14).map(|number| folder.path().join(name(number))).collect();
         planted.iter().for_each(|path| std::fs::write(path, "precious").expect("a file"));
         let recorder = Recorder::default();
-        recorder.note(None, PlaceNumbers::default().of(Location::caller()));
+        recorder.note(None, PlaceNumbers::default().of(Place::of(Location::caller())));
         let failure = FailureRecord { message: "gone".into(), root_cause: None };
         recorder.dump(&RankRecord::of(&group), Some(failure), None, Vec::new()).write_to(folder.path());
         assert!(planted.iter().all(|path| std::fs::read(path).is_ok_and(|found| found == b"precious")));
@@ -172,7 +172,7 @@ mod tests {
             threads.into_iter().map(|thread| thread.join().expect("no panic").expect("a colour")).collect()
         });
         let recorder = Recorder::default();
-        recorder.note(None, PlaceNumbers::default().of(Location::caller()));
+        recorder.note(None, PlaceNumbers::default().of(Place::of(Location::caller())));
         let alone = Bootstrap::local(1).expect("a group").remove(0);
         let write = |group: &Bootstrap, message: &str| {
             let failure = FailureRecord { message: message.into(), root_cause: None };

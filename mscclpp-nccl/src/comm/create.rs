@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use mscclpp_bootstrap::{Options, Rendezvous, UniqueId as Id};
+use mscclpp_bootstrap::{Options, Rendezvous, UniqueId as Id, threads};
 use mscclpp_exec::Communicator;
 use mscclpp_exec::cuda::{Device, current_device, device_count};
 
@@ -21,6 +21,9 @@ use crate::params;
 
 /// The rendezvous of ids that this process has made, by id.
 static MADE: Mutex<Option<HashMap<String, Rendezvous>>> = Mutex::new(None);
+
+/// Name of threads that create communicators.
+const THREAD: &str = "mscclpp-nccl-init";
 
 /// Creates a communicator; the result is that of the call.
 pub(super) type Create = Box<dyn FnOnce() -> Result<Communicator> + Send>;
@@ -124,8 +127,10 @@ pub(super) unsafe fn create(
         let starting = Starting(Arc::clone(&comm));
         move || {
             let comm = &starting.0;
-            let created = create()
-                .and_then(|communicator| configure(comm, &communicator, parent.is_some()).map(|()| communicator));
+            let created = create().and_then(|communicator| {
+                comm.check_not_abandoned(&communicator)?;
+                configure(comm, &communicator, parent.is_some()).map(|()| communicator)
+            });
             if let Some(divided) = &divided {
                 leave_division(divided);
             }
@@ -292,11 +297,12 @@ pub(crate) fn run_all(starts: Vec<Start>) -> Result<()> {
         return sequences.pop().map_or(Ok(()), run_sequence).and(started);
     }
     let result = thread::scope(|scope| {
-        let threads: Vec<_> =
-            sequences.into_iter().map(|sequence| scope.spawn(move || run_sequence(sequence))).collect();
+        let spawn = |sequence| threads::named(THREAD).spawn_scoped(scope, move || run_sequence(sequence));
+        let spawned: Vec<_> = sequences.into_iter().map(spawn).collect();
         let mut result = Ok(());
-        for thread in threads {
-            result = result.and(thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
+        for thread in spawned {
+            let thread = thread.map_err(|error| no_thread(&error));
+            result = result.and(thread.and_then(|thread| thread.join().unwrap_or_else(|panic| Err(panicked(&*panic)))));
         }
         result
     });
@@ -321,10 +327,11 @@ fn continue_in_thread(sequence: Vec<Start>) -> Result<()> {
         // Failures are those of the communicators.
         sequence.into_iter().for_each(|start| _ = (start.run)());
     };
-    match thread::Builder::new().name("mscclpp-nccl-init".into()).spawn(run) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::new(Code::SystemError, format!("no thread for the creation: {error}"))),
-    }
+    threads::named(THREAD).spawn(run).map(drop).map_err(|error| no_thread(&error))
+}
+
+fn no_thread(error: &std::io::Error) -> Failure {
+    Failure::new(Code::SystemError, format!("no thread for the creation: {error}"))
 }
 
 /// Returns the communicator that calls come from, unless it was destroyed.

@@ -5,6 +5,7 @@ use std::sync::{Arc, TryLockError};
 use std::thread;
 use std::time::Duration;
 
+use mscclpp_bootstrap::threads;
 use mscclpp_exec::{Communicator, Error};
 
 use super::create::in_progress;
@@ -54,6 +55,18 @@ impl Comm {
         Ok(self.signals.is_idle()? && communicator.is_idle()?)
     }
 
+    /// Aborts a new communicator if the program has aborted it while it was created: the creation fails on all ranks.
+    ///
+    /// # Errors
+    /// An invalid usage.
+    pub(super) fn check_not_abandoned(&self, communicator: &Communicator) -> Result<()> {
+        if !self.is_abandoned.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        communicator.abort("ncclCommAbort");
+        Err(Failure::usage("the communicator was aborted while it was created"))
+    }
+
     /// Waits until the launches are complete.
     fn drain(&self) -> Result<()> {
         let communicator = self.ready()?;
@@ -87,9 +100,13 @@ pub(crate) fn async_error(comm: &Comm) -> Code {
 /// Admits no further calls of a communicator, and waits until the earlier ones are complete; a thread does so for a caller that does not
 /// wait.
 pub(crate) fn finalize(comm: &Arc<Comm>) -> Result<()> {
-    comm.wait()?;
+    if comm.config.is_nonblocking {
+        comm.ready()?
+    } else {
+        comm.wait()?
+    };
     if comm.is_finalized.swap(true, Ordering::Relaxed) {
-        return Err(Failure::usage("the communicator was finalized before"));
+        return Err(Failure::argument("the communicator was finalized before"));
     }
     if !comm.config.is_nonblocking {
         comm.wait_for_divisions();
@@ -102,7 +119,7 @@ pub(crate) fn finalize(comm: &Arc<Comm>) -> Result<()> {
         // Its failure is that of the communicator.
         let _ = complete(&of).map_err(|failure| of.note(failure));
     };
-    match thread::Builder::new().name("mscclpp-nccl-end".into()).spawn(run) {
+    match threads::named("mscclpp-nccl-end").spawn(run) {
         Ok(_) => Err(in_progress()),
         Err(error) => Err(Failure::new(Code::SystemError, format!("no thread to finalize the communicator: {error}"))),
     }
@@ -135,6 +152,8 @@ pub(crate) fn destroy(comm: Arc<Comm>) -> Result<()> {
 pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
     remove(comm.handle);
     comm.end_profiler();
+    // Before it is read whether the communicator is created.
+    comm.is_abandoned.store(true, Ordering::SeqCst);
     let Ok(communicator) = comm.ready() else { return Ok(()) };
     comm.nested().inspect(|nested| nested.abort());
     // A rank that has completed its calls leaves in order: others may still be in theirs.

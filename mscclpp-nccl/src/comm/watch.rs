@@ -5,6 +5,8 @@ use std::sync::Once;
 use std::thread;
 use std::time::Duration;
 
+use mscclpp_bootstrap::threads;
+
 use super::all;
 use crate::debug;
 
@@ -15,7 +17,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub(super) fn begin() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let thread = thread::Builder::new().name("mscclpp-nccl-watch".into());
+        let thread = threads::named("mscclpp-nccl-watch");
         let spawned = thread.spawn(|| {
             loop {
                 thread::sleep(INTERVAL);

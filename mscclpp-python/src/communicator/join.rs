@@ -2,10 +2,9 @@
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
-use mscclpp_bootstrap::{Options, RootListener};
+use mscclpp_bootstrap::{Options, RootListener, threads};
 use mscclpp_exec::{Communicator, Error};
 use pyo3::prelude::*;
 
@@ -58,7 +57,7 @@ impl PyCommunicator {
         create: impl FnOnce() -> Result<Communicator, Failure> + Send + 'static,
     ) -> PyResult<Self> {
         let (result, received) = mpsc::channel();
-        let thread = thread::Builder::new().name("mscclpp-join".into()).spawn(move || {
+        let thread = threads::named("mscclpp-join").spawn(move || {
             // Without a receiver, the thread that waited has been interrupted.
             let _ = result.send(create().and_then(Ranks::new));
         });

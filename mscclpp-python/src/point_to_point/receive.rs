@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mscclpp_bootstrap::threads;
 use mscclpp_exec::{Communicator, Error};
 
 use super::{Header, Inbox, Message, Receive};
@@ -103,7 +104,7 @@ impl Receivers {
             return Ok(());
         }
         let (receivers, comm) = (Arc::clone(self), comm.clone());
-        let thread = thread::Builder::new().name("mscclpp-receives".into());
+        let thread = threads::named("mscclpp-receives");
         let thread = thread.spawn(move || receivers.serve(&comm, source));
         thread.map_err(|error| Failure::of_kind("out-of-resources", "recv", format!("no thread: {error}")))?;
         inbox.sources.entry(source).or_default();

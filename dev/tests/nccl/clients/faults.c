@@ -72,6 +72,35 @@ static int groups(ncclComm_t comm, stream_t stream) {
   return 0;
 }
 
+/// Rank 0 aborts a communicator before the others join it: their creation fails.
+static int abandon(ncclComm_t comm, int32_t* buffer, size_t n, stream_t stream) {
+  ncclUniqueId id;
+  char path[4096];
+  snprintf(path, sizeof path, "%s.second", getenv("ID_FILE"));
+  ncclComm_t second;
+  if (rank == 0) {
+    config_t config = configuration(kConfigSize);
+    config.blocking = 0;
+    OK(ncclGetUniqueId, (ncclUniqueId*), &id);
+    int code = NCCL(ncclCommInitRankConfig, (ncclComm_t*, int, ncclUniqueId, int, config_t*), &second, ranks, id, rank, &config);
+    if (code != 7) FAIL("creation: code %d", code);
+    code = NCCL(ncclCommFinalize, (ncclComm_t), second);
+    if (code != 4) FAIL("end of a communicator that is being created: code %d", code);
+    OK(ncclCommAbort, (ncclComm_t), second);
+    write_id(path, &id);
+  } else {
+    id = read_id(path);
+    int code = NCCL(ncclCommInitRank, (ncclComm_t*, int, ncclUniqueId, int), &second, ranks, id, rank);
+    if (second) FAIL("a communicator");
+    printf("rank %d: code %d: %s\n", rank, code, last_error(0));
+  }
+  // No rank ends before the others know.
+  OK(ncclAllReduce, REDUCTION, buffer, buffer, n, kInt32, kSum, comm, stream);
+  synchronize(stream);
+  OK(ncclCommDestroy, (ncclComm_t), comm);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   const char* fault = argc > 1 ? argv[1] : "";
   ncclComm_t comm = join();
@@ -79,7 +108,16 @@ int main(int argc, char** argv) {
   size_t n = 3000;
   int32_t* buffer = device_memory(4 * n);
   fill(buffer, rank, n, stream);
-  OK(ncclAllReduce, REDUCTION, buffer, buffer, n, kInt32, kSum, comm, stream);
+  if (!strcmp(fault, "abandon")) return abandon(comm, buffer, n, stream);
+  if (!strcmp(fault, "first") && rank == 1) sleep(20);
+  int code = NCCL(ncclAllReduce, REDUCTION, buffer, buffer, n, kInt32, kSum, comm, stream);
+  if (!strcmp(fault, "first")) {
+    synchronize(stream);
+    if (code != report(comm)) FAIL("the first call returned %d", code);
+    OK(ncclCommAbort, (ncclComm_t), comm);
+    return 0;
+  }
+  if (code) FAIL("rank %d: the first call returned %d: %s", rank, code, last_error(comm));
   synchronize(stream);
 
   if (!strcmp(fault, "groups")) return groups(comm, stream);
@@ -94,7 +132,7 @@ int main(int argc, char** argv) {
       OK(ncclCommAbort, (ncclComm_t), comm);
       return 0;
     }
-    int code = NCCL(ncclAllReduce, REDUCTION, buffer, buffer, n, kInt32, kSum, comm, stream);
+    code = NCCL(ncclAllReduce, REDUCTION, buffer, buffer, n, kInt32, kSum, comm, stream);
     if (code && (rank == 0 || code != 5)) FAIL("call before the revocation: %d", code);
     if (rank == 0) OK(ncclCommRevoke, (ncclComm_t, int), comm, 0);
     report(comm);
@@ -128,7 +166,7 @@ int main(int argc, char** argv) {
   }
   size_t count = !strcmp(fault, "mismatch") && rank == 1 ? n - 1 : n;
   // The call reports the failure, or the communicator does later; the stream's work ends in any case.
-  int code = NCCL(ncclAllReduce, REDUCTION, buffer, buffer, count, kInt32, kSum, comm, stream);
+  code = NCCL(ncclAllReduce, REDUCTION, buffer, buffer, count, kInt32, kSum, comm, stream);
   if (code && code != report(comm)) FAIL("the call returned %d", code);
   if (!code) {
     synchronize(stream);

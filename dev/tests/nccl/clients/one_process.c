@@ -3,6 +3,9 @@
 
 enum { kRanks = 4, kCount = 3000 };
 
+// The stack of each thread has it, that of a thread of the library too.
+static _Thread_local volatile char storage[2 << 20];
+
 static stream_t streams[kRanks];
 static int32_t *send[kRanks], *recv[kRanks];
 
@@ -49,6 +52,7 @@ static void windows(ncclComm_t* comms) {
 }
 
 int main(void) {
+  storage[0] = 1;
   load();
   for (int r = 0; r < kRanks; ++r) {
     use_device(r);

@@ -79,7 +79,7 @@ impl IpcGroup {
         // A rank that cannot continue takes part as well, or the others would wait for it.
         let own: Result<Member, String> = visible.as_ref().cloned().map(own).map_err(ToString::to_string);
         let sent = Sent { bytes: encode(&own)?, ..Sent::default() };
-        let sent = ranks.session()?.exchange_all("executor of CUDA devices", sent)?;
+        let sent = ranks.session()?.exchange_all("exchange of CUDA devices", sent)?;
         let mut members = Vec::with_capacity(sent.len());
         for (peer, sent) in (0_u32..).zip(sent) {
             let member: Result<Member, String> = decode(peer, if peer == rank { encode(&own)? } else { sent.bytes })?;

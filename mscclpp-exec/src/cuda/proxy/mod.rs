@@ -29,7 +29,7 @@ use super::event_pool::EventPool;
 use super::memory::{DeviceMemory, MappedMemory};
 use super::nodes::{NodeConnections, Put};
 use crate::error::Error;
-use mscclpp_bootstrap::StreamKeys;
+use mscclpp_bootstrap::{StreamKeys, threads};
 
 /// The queues of a plan's ranks on a device and the thread that serves them.
 pub(super) struct Proxies {
@@ -136,7 +136,7 @@ impl Proxies {
         let mut proxies = Self { table, shared: Arc::clone(&shared), thread: None };
         shared.warm_up()?;
         let (ready, is_ready) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name("mscclpp-proxy".into()).spawn(move || {
+        let thread = threads::named("mscclpp-proxy").spawn(move || {
             let entered = shared.driver.exchange_capture_mode(CaptureMode::Relaxed).map(drop);
             let serves = entered.is_ok();
             if ready.send(entered).is_ok() && serves {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::super::calls::RING;
 use crate::call_report::{CallReport, ReportedCall};
-use crate::places::location;
+use crate::places;
 use crate::system::coarse_time;
 
 /// Id and text of a barrier.
@@ -157,7 +157,7 @@ impl CallHistory {
         let names = self.names();
         let mut texts = names.texts.iter().map(|(id, text)| (*id, text.as_str())).chain([BARRIER]);
         let text = texts.find(|(known, _)| *known == id).map_or("a call", |(_, text)| text);
-        let at = location(place).map(ToString::to_string);
+        let at = places::place(place).map(|place| place.to_string());
         Some(ReportedCall { number, id, name: text.to_owned(), at })
     }
 
@@ -181,13 +181,13 @@ mod tests {
     use std::panic::Location;
 
     use super::*;
-    use crate::places::PlaceNumbers;
+    use crate::places::{Place, PlaceNumbers};
 
     #[test]
     fn report_has_the_last_calls_with_their_places() {
         let history = CallHistory::default();
         let (id, place) = (history.id_of("launch of x", "x"), Location::caller());
-        let index = PlaceNumbers::default().of(place);
+        let index = PlaceNumbers::default().of(Place::Location(place));
         for number in 1..=RING + 3 {
             history.begin(number, id, Some(index));
             history.wait_in(number);

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use mscclpp_bootstrap::threads;
+
 use super::library::{Library, Unavailable};
 use super::worker::Worker;
 use crate::shm::ProcessMark;
@@ -37,7 +39,7 @@ impl Progress {
         let worker = Mutex::new(Worker::new(library, library.context()?).map_err(Unavailable)?);
         let shared = Arc::new(Shared { worker, uses: AtomicU64::new(0), is_over: AtomicBool::new(false) });
         let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("mscclpp ucx".into()).spawn(move || of_thread.run());
+        let thread = threads::named("mscclpp ucx").spawn(move || of_thread.run());
         let thread = thread.map_err(|error| Unavailable(format!("cannot start a thread: {error}")))?;
         Ok(Self { shared, thread: Some(thread), mark: ProcessMark::new() })
     }

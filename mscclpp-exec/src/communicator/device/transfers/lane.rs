@@ -11,6 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mscclpp_bootstrap::threads;
+
 use super::buffer::{Buffers, MAX_BUFFERED};
 use super::settle::{self, FirstWait, settle};
 use super::{Direction, Transfer};
@@ -201,7 +203,7 @@ impl Lane {
             return Ok(());
         }
         let lane = Arc::clone(self);
-        match thread::Builder::new().name("mscclpp-transfer".into()).spawn(move || lane.run_jobs()) {
+        match threads::named("mscclpp-transfer").spawn(move || lane.run_jobs()) {
             Ok(_) => {
                 state.busy_since = Some(Instant::now());
                 settle::begin(self);
