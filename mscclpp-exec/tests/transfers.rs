@@ -204,6 +204,22 @@ fn gather_and_scatter_have_any_root() {
 }
 
 #[test]
+fn different_gathers_and_scatters_are_one_error_on_all_ranks() {
+    let differ: [fn(&Communicator, bool) -> Result<(), Error>; 4] = [
+        |comm, odd| comm.gather(&[1_u32; 3], &mut [0; 9], u32::from(odd)),
+        |comm, odd| comm.gather(&vec![1_u32; 3 + usize::from(odd)], &mut [0; 9], 0),
+        |comm, odd| comm.scatter(&[1_u32; 9], &mut [0; 3], u32::from(odd)),
+        |comm, odd| if odd { comm.barrier() } else { comm.scatter(&[1_u32; 9], &mut [0; 3], 0) },
+    ];
+    for call in differ {
+        let errors = on_ranks(3, |comm| call(comm, comm.rank() == 1).expect_err("the calls differ"));
+        let causes: Vec<_> = errors.iter().map(|error| error.root_cause().expect("a cause")).collect();
+        assert!(errors.iter().all(|error| error.kind() == ErrorKind::Mismatch), "{errors:?}");
+        assert!(causes.iter().all(|cause| *cause == causes[0] && cause.rank == 1), "{causes:?}");
+    }
+}
+
+#[test]
 fn invalid_peers_lengths_and_roots_are_reported() {
     on_ranks(2, |comm| {
         let rank = comm.rank();

@@ -14,19 +14,23 @@ impl Communicator {
     /// which are equally long; the other ranks' output is not used and may be empty.
     ///
     /// # Cost
-    /// Of the root a [transfer](Self::recv) with each other rank, one after the other; of the others one with the root.
+    /// A [barrier](Self::barrier), in which the ranks compare their calls; of the root a [transfer](Self::recv) with each other
+    /// rank, one after the other; of the others one with the root.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Root`]; those of [`send`](Self::send).
+    /// [`Error::Length`], [`Error::Root`]; those of [`barrier`](Self::barrier) and [`send`](Self::send).
     #[track_caller]
     pub fn gather<T: Element>(&self, input: &[T], output: &mut [T], root: u32) -> Result<(), Error> {
         let _place = place::enter(Location::caller());
         self.check_root("gather", root)?;
-        let rank = self.rank();
+        let is_root = self.rank() == root;
+        if is_root {
+            self.check_whole("gather", "the output", output.len(), "the input", input.len())?;
+        }
+        self.meet(&format!("gather of {} {} to rank {root}", input.len(), T::TYPE))?;
         let mut group = Group::new();
         group.send(self, input, root);
-        if rank == root {
-            self.check_whole("gather", "the output", output.len(), "the input", input.len())?;
+        if is_root {
             for (peer, part) in (0..).zip(chunks_mut(output, input.len(), self.num_ranks())) {
                 group.recv(self, part, peer);
             }
@@ -46,15 +50,26 @@ impl Communicator {
     pub fn scatter<T: Element>(&self, input: &[T], output: &mut [T], root: u32) -> Result<(), Error> {
         let _place = place::enter(Location::caller());
         self.check_root("scatter", root)?;
-        let mut group = Group::new();
-        if self.rank() == root {
+        let is_root = self.rank() == root;
+        if is_root {
             self.check_whole("scatter", "the input", input.len(), "the output", output.len())?;
+        }
+        self.meet(&format!("scatter of {} {} from rank {root}", output.len(), T::TYPE))?;
+        let mut group = Group::new();
+        if is_root {
             for peer in 0..self.num_ranks() {
                 group.send(self, &input[peer as usize * output.len()..][..output.len()], peer);
             }
         }
         group.recv(self, output, root);
         group.run()
+    }
+
+    /// Waits until all ranks have made a call with a text, by which a rank that makes another one is noticed.
+    #[track_caller]
+    fn meet(&self, text: &str) -> Result<(), Error> {
+        let mut calls = self.calls()?;
+        self.guard(&mut calls, |_| self.executor()?.meet(text))
     }
 }
 

@@ -136,6 +136,15 @@ impl Executor {
         self.inner.session()?.barrier()
     }
 
+    /// Waits until all ranks have made this call; `text` distinguishes it from others, and describes it in messages.
+    ///
+    /// # Errors
+    /// As [`barrier`](Self::barrier).
+    #[track_caller]
+    pub(crate) fn meet(&self, text: &str) -> Result<(), Error> {
+        self.inner.session()?.meet(text)
+    }
+
     /// Returns whether a rank of this node has started a call that this rank has yet to make; `false` while this rank is in a call.
     pub(crate) fn has_started(&self, rank: u32) -> bool {
         self.inner.peek(|session| session.has_started(rank)).unwrap_or(false)

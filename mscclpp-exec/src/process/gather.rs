@@ -14,6 +14,17 @@ struct GatheredCall {
 }
 
 impl Session {
+    /// Waits until all ranks have made this call. `text` describes it.
+    ///
+    /// # Errors
+    /// As [`exchange`](Self::exchange).
+    pub(super) fn meet(&mut self, text: &str) -> Result<(), Error> {
+        if self.has_several_nodes() {
+            return self.exchange_all(text, Sent::default()).map(drop);
+        }
+        self.control(text, |_| Ok(()))
+    }
+
     /// Does what [`exchange`](Self::exchange) does, with all ranks of all nodes. Descriptors are sent to the ranks of
     /// the node. Returns the received data by rank; this rank's is empty.
     ///
@@ -45,5 +56,44 @@ impl Session {
             all[self.locals[local_rank] as usize].files = sent.files;
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use mscclpp_bootstrap::Bootstrap;
+
+    use super::super::Options;
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::transport::Tcp;
+
+    /// Meets on ranks on two nodes, and returns what they find.
+    fn meet(text: impl Fn(u32) -> &'static str + Sync) -> Vec<Result<(), Error>> {
+        let play = |group: Bootstrap| {
+            let (rank, options) = (group.rank(), Options::default().timeout(Duration::from_secs(60)));
+            let session = Session::with_transport(Arc::new(group), options, vec![0, 1, 1], Box::new(Tcp::new()));
+            session?.meet(text(rank))
+        };
+        let play = &play;
+        std::thread::scope(|scope| {
+            let groups = Bootstrap::local(3).expect("a group").into_iter();
+            let ranks: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
+            ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect()
+        })
+    }
+
+    #[test]
+    fn ranks_on_two_nodes_compare_their_calls() {
+        assert!(meet(|_| "gather").iter().all(Result::is_ok));
+        for odd in 0..3 {
+            let errors = meet(|rank| if rank == odd { "scatter" } else { "gather" });
+            assert!(errors.iter().all(|found| matches!(found, Err(error) if error.kind() == ErrorKind::Mismatch)));
+            let causes: Vec<_> = errors.iter().filter_map(|found| found.as_ref().err()?.root_cause()).collect();
+            assert!(causes.len() == 3 && causes.iter().all(|cause| *cause == causes[0]), "{causes:?}");
+        }
     }
 }

@@ -26,7 +26,6 @@ mod buffer;
 mod call_ring;
 mod calls;
 mod executor;
-#[cfg(feature = "cuda")]
 mod gather;
 mod interrupt;
 mod launch;

@@ -31,7 +31,7 @@ const JOBS: [(&str, usize); 6] =
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 18] = [
+const FAILURES: [(&str, usize); 19] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
     ("killed_in_a_transfer", 1),
@@ -42,7 +42,8 @@ const FAILURES: [(&str, usize); 18] = [
     ("mismatched_sizes", 3),
     ("mismatched_lists", 3),
     ("mismatched_splits", 3),
-    ("mismatched_transfers", 2),
+    ("mismatched_scatter", 3),
+    ("mismatched_roots", 3),
     ("aborted", 3),
     ("failure_of_a_sub_group_is_its_own", 3),
     ("interrupted", 2),
