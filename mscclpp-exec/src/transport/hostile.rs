@@ -54,7 +54,7 @@ pub(crate) struct Delay {
     /// Maximum number of polls between two messages, as a power of two; at least 1.
     pub(crate) max_polls: usize,
     /// Time for which each message of every second launch is held after it was received and after the signal before it was
-    /// delivered, for executors whose operations go on while a thread polls.
+    /// delivered, for executors whose operations continue while a thread polls.
     pub(crate) time: Duration,
 }
 
