@@ -82,9 +82,12 @@ impl CallHistory {
         self.calls[(number % RING) as usize].id.load(Relaxed)
     }
 
-    /// Records that a call returns.
+    /// Records that a call returns, in which this rank waits no more.
     #[inline]
     pub(super) fn end(&self, number: u64) {
+        if self.waiting.load(Relaxed) == number {
+            self.wait_in(0);
+        }
         self.returned_at.store(coarse_time(), Relaxed);
         self.returned.store(number, Release);
     }
@@ -199,5 +202,7 @@ mod tests {
         let call = report.call(RING).expect("one of the last");
         assert_eq!((call.id, call.to_string()), (id, format!("x (call {RING}) at {place}")));
         assert_eq!(report.call(1), None);
+        history.end(report.number);
+        assert_eq!((history.report().returned, history.report().waiting), (report.number, 0));
     }
 }
