@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use mscclpp_bootstrap::place;
 use mscclpp_exec::cuda::{Device, DeviceVec, DeviceView, DeviceViewMut, Stream};
 use mscclpp_exec::{Communicator, DataType, Element, Error, Group, OnStream, with_type};
 
@@ -187,7 +188,7 @@ impl OnDevice<'_> {
     }
 
     fn run(&self, call: &Call) -> Result<(), Failure> {
-        let on = self.on;
+        let (on, _name) = (self.on, place::enter_name(call.name()));
         let sum = |views: &[View]| views.iter().map(|view| view.bytes).sum::<usize>();
         match call {
             Call::AllReduce { tensor, operator } => {

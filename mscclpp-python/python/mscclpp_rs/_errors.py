@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 
 
 class Error(RuntimeError):
@@ -90,6 +91,17 @@ _CLASSES: dict[str, type[Error]] = {
         ResourceError,
     )
 }
+
+
+def to_json(error: Error) -> str:
+    """Returns a failure to join as text for other ranks."""
+    return json.dumps([error.kind, error.args[0], error.root_cause, error.reason, error.lost])
+
+
+def from_json(text: str | bytes, rank: int) -> Error:
+    """Returns the failure to join of another rank as that of a rank."""
+    kind, message, root_cause, reason, lost = json.loads(text)
+    return make_error(kind, message, rank, "join", root_cause, reason, lost)
 
 
 def make_error(

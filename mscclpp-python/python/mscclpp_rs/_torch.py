@@ -16,7 +16,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.utils.dlpack import from_dlpack
 
 from . import _native
-from ._errors import Error, InvalidInputError, UnsupportedError
+from ._errors import Error, InvalidInputError, UnsupportedError, from_json, make_error, to_json
 from ._lists import by_tensor, check_alike, check_list, check_pairs, check_single
 from ._tensors import Buffers
 from ._work import Work, answer_through_wrappers, keep_works_of_reducers
@@ -24,6 +24,9 @@ from ._work import Work, answer_through_wrappers, keep_works_of_reducers
 NAME = "mscclpp"
 _UNSET = timedelta(milliseconds=-1)
 _KEY = "mscclpp/unique_id"
+
+# Key of the failure of ranks that have waited in vain for rank 0.
+_ABSENT = "mscclpp/absent"
 _RED_OP: Any = c10d.ReduceOp.RedOpType
 _SUM: Any = _RED_OP.SUM
 #: The numbers of native reductions, by those of PyTorch: a dictionary finds numbers faster than reductions.
@@ -512,22 +515,60 @@ class Backend(_BASE):  # type: ignore[misc]
 
 def _join(store: Any, rank: int, size: int, timeout: timedelta, name: str) -> Backend:
     """Returns the backend of a new process group. Rank 0 gives the others its address and a secret through the store."""
-    milliseconds = max(int(timeout.total_seconds() * 1000), 1)
-    if rank == 0:
-        listener = _native.Listener()
-        store.set(_KEY, listener.unique_id())
-        native = _native.Communicator.from_listener(listener, size, milliseconds)
-        # All ranks have read it. One that joins the next group of this name must not find it.
-        with contextlib.suppress(RuntimeError, NotImplementedError):
-            store.delete_key(_KEY)
-    else:
-        unique_id = store.get(_KEY).decode()
-        native = _native.Communicator.join(unique_id, rank, size, milliseconds)
+    native = _lead(store, size, timeout) if rank == 0 else _follow(store, rank, size, timeout)
     # No rank may leave this group and read the key for the next one before it is deleted.
     native.barrier(-1, False)
     backend = Backend(native, timeout)
     _BY_GROUP[name] = backend
     return backend
+
+
+def _lead(store: Any, size: int, timeout: timedelta) -> _native.Communicator:
+    """Lets the others join, as rank 0."""
+    _raise_known(store, _ABSENT, 0)
+    listener = _native.Listener()
+    unique_id = listener.unique_id()
+    store.set(_KEY, unique_id)
+    try:
+        native = _native.Communicator.from_listener(listener, size, max(_milliseconds(timeout), 1))
+    except Error as error:
+        # A rank that is late learns the cause that the others know.
+        store.set(_KEY + unique_id, to_json(error))
+        raise
+    # All ranks have read it. One that joins the next group of this name must not find it.
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        store.delete_key(_KEY)
+    return native
+
+
+def _follow(store: Any, rank: int, size: int, timeout: timedelta) -> _native.Communicator:
+    """Joins rank 0."""
+    try:
+        store.wait([_KEY], timeout)
+    except dist.DistStoreError as error:
+        reason = f"rank 0 has not begun to create the process group within {timeout.total_seconds():g} s"
+        failure = make_error("timeout", f"join: {reason}", rank, "join", 0, reason, [])
+        store.set(_ABSENT, to_json(failure))
+        raise failure from error
+    unique_id = store.get(_KEY).decode()
+    try:
+        return _native.Communicator.join(unique_id, rank, size, max(_milliseconds(timeout), 1))
+    except Error:
+        _raise_known(store, _KEY + unique_id, rank)
+        raise
+
+
+def _raise_known(store: Any, key: str, rank: int) -> None:
+    """Raises the failure to create the group that another rank has stored, if there is one.
+
+    It is removed: the group may be created again.
+    """
+    # Not all stores can be asked.
+    with contextlib.suppress(NotImplementedError):
+        if store.check([key]):
+            failure = from_json(store.get(key), rank)
+            store.delete_key(key)
+            raise failure
 
 
 def _create(opts: Any, backend_options: Any) -> Backend:

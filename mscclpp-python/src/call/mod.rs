@@ -4,6 +4,7 @@ mod memory;
 mod moves;
 mod reductions;
 
+use mscclpp_bootstrap::place;
 use mscclpp_exec::{Communicator, with_type};
 
 pub(crate) use self::memory::Staging;
@@ -136,6 +137,8 @@ impl Call {
 
     /// Makes the call.
     pub(crate) fn run(&self, comm: &Communicator, staging: &mut Staging) -> Result<(), Failure> {
+        // Messages would state lines of this library.
+        let _name = place::enter_name(self.name());
         match self {
             Self::AllReduce { tensor, operator } => all_reduce(comm, tensor, *operator, staging)?,
             Self::AllReduceList { tensors, operator } => all_reduce_list(comm, tensors, *operator, staging)?,

@@ -51,15 +51,16 @@ impl Listener {
 }
 
 impl PyCommunicator {
-    /// Creates a communicator on another thread, while this one handles signals.
+    /// Creates a communicator on another thread, while this one handles signals. Failures name the rank and the call.
     pub(super) fn create(
         py: Python<'_>,
+        (rank, name): (u32, &'static str),
         create: impl FnOnce() -> Result<Communicator, Failure> + Send + 'static,
     ) -> PyResult<Self> {
         let (result, received) = mpsc::channel();
         let thread = threads::named("mscclpp-join").spawn(move || {
             // Without a receiver, the thread that waited has been interrupted.
-            let _ = result.send(create().and_then(Ranks::new));
+            let _ = result.send(create().and_then(Ranks::new).map_err(|failure| failure.on(rank, name)));
         });
         thread.map_err(|error| Failure::of_kind("out-of-resources", "join", format!("no thread: {error}")))?;
         let received = Mutex::new(received);

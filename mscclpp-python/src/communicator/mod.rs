@@ -50,7 +50,7 @@ impl PyCommunicator {
     fn from_listener(py: Python<'_>, listener: &Listener, num_ranks: u32, timeout: u64) -> PyResult<Self> {
         let listener = listener.take()?;
         let options = options(timeout)?;
-        Self::create(py, move || Ok(Communicator::from_listener(listener, num_ranks, options)?))
+        Self::create(py, (0, "join"), move || Ok(Communicator::from_listener(listener, num_ranks, options)?))
     }
 
     /// Joins the ranks of a listener's id as `rank`, which is not 0.
@@ -58,7 +58,7 @@ impl PyCommunicator {
     fn join(py: Python<'_>, unique_id: &str, rank: u32, num_ranks: u32, timeout: u64) -> PyResult<Self> {
         let id: UniqueId = unique_id.parse().map_err(Failure::from)?;
         let options = options(timeout)?;
-        Self::create(py, move || Ok(Communicator::join(&id, rank, num_ranks, options)?))
+        Self::create(py, (rank, "join"), move || Ok(Communicator::join(&id, rank, num_ranks, options)?))
     }
 
     /// This rank.
@@ -87,7 +87,7 @@ impl PyCommunicator {
     /// Returns a communicator of the remaining ranks, all of which call this.
     fn shrink(&self, py: Python<'_>, lost: Vec<u32>) -> PyResult<Self> {
         let comm = self.ranks.comm.clone();
-        Self::create(py, move || Ok(comm.shrink(&lost)?))
+        Self::create(py, (comm.rank(), "shrink"), move || Ok(comm.shrink(&lost)?))
     }
 
     /// Allocates registered memory of a number of bytes, zero at first. A call of all ranks; lengths may differ.

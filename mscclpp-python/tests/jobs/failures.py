@@ -115,6 +115,22 @@ def late_for_the_timeout_of_a_call():
     assert error.root_cause == FIRST, vars(error)
 
 
+def late_for_a_new_group():
+    start(60)
+    if RANK == FIRST:
+        time.sleep(3)
+    error = fails(lambda: dist.new_group(timeout=timedelta(seconds=1)), within=5)
+    assert isinstance(error, mscclpp_rs.TimeoutError) and error.root_cause == FIRST, vars(error)
+
+
+def late_first_rank_of_a_new_group():
+    start(60)
+    if RANK == 0:
+        time.sleep(3)
+    error = fails(lambda: dist.new_group(timeout=timedelta(seconds=1)), within=5)
+    assert isinstance(error, mscclpp_rs.TimeoutError) and error.root_cause == 0, vars(error)
+
+
 def mismatched():
     start()
     if RANK == FIRST:
