@@ -36,6 +36,13 @@ pub(super) enum Bytes<B: Buffer + 'static> {
     Receiving(Transfer<Memory<B>>, Option<Range<usize>>),
 }
 
+impl<B: Buffer + 'static> Incoming<B> {
+    /// Returns whether it has bytes that will need a buffer, unless the destination has memory for them.
+    fn may_need_buffer(&self) -> bool {
+        matches!(&self.bytes, Bytes::InBatch(_, range) if !range.is_empty())
+    }
+}
+
 impl<B: Buffer + 'static> Connection<B> {
     /// Returns the next message, if it is of a launch up to `launch` and complete.
     ///
@@ -193,6 +200,8 @@ impl<B: Buffer + 'static> Connection<B> {
             let memory = match region.map(|region| (order(&region.addresses(), earlier), region)) {
                 Some((Order::Any, region)) => Some(Memory::Region(region)),
                 Some((Order::After, _)) => None,
+                // The destination may have no other buffer, and gets this one back only after the earlier message.
+                Some((Order::InBuffer, _)) | None if earlier.iter().any(Incoming::may_need_buffer) => None,
                 Some((Order::InBuffer, _)) | None => destination.buffer(frame.len()).map(Memory::Buffer),
             };
             let Some(memory) = memory else { break };
