@@ -53,6 +53,7 @@ mod tests;
 #[allow(unsafe_code, reason = "UCX is reached through raw handles")]
 mod ucx;
 
+use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 
 use mscclpp_bootstrap::{NodeTransport, StreamKeys};
@@ -120,6 +121,23 @@ fn chosen<B: Buffer + 'static>(choice: NodeTransport) -> Result<Box<dyn Transpor
             what: format!("use UCX between nodes (MSCCLPP_TRANSPORT={})", choice.name()),
             reason: why.to_string(),
         }),
+    }
+}
+
+/// Maximum number of bytes that are discarded of a connection that is about to be closed. A rank whose launches have all succeeded
+/// has left no more than a few signals.
+const MAX_DISCARDED_BYTES: usize = 1 << 16;
+
+/// Discards what has arrived on a connection and will not be read, before it is closed: otherwise the system resets the connection, and
+/// discards what it has yet to send, which a rank that has left owes its peers.
+fn discard_arrived(stream: &TcpStream) {
+    let (mut discarded, mut bytes) = (0, [0; 1 << 12]);
+    while discarded < MAX_DISCARDED_BYTES {
+        match (&mut &*stream).read(&mut bytes) {
+            Ok(n) if n > 0 => discarded += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => return,
+        }
     }
 }
 

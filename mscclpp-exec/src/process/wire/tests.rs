@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::ops::{DerefMut, Range};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use mscclpp_algorithms as algorithms;
@@ -18,7 +18,7 @@ use crate::cpu;
 use crate::error::Error;
 use crate::message::Message;
 use crate::process::session::Session;
-use crate::process::{Executor, Options};
+use crate::process::{Executor, Options, PreparedPlan};
 use crate::transport::hostile::{Flaw, Hostile};
 use crate::transport::{Capabilities, FrameKind, LaunchId, Lost, Malformed, Received, Signal, Tcp, Transport, Ucx};
 use crate::verify::{Pattern, Verifier};
@@ -248,7 +248,7 @@ fn ucx() -> Box<dyn Transport<PooledBuffer>> {
 fn ucx_keeps_no_memory_of_a_buffer_after_a_failed_launch() {
     const LEN: usize = 100_000;
     let plan = Plan::new(&tree("allreduce_ring_ports", 2, 1));
-    let ended = std::sync::Barrier::new(2);
+    let ended = Barrier::new(2);
     let play = |bootstrap: Bootstrap| {
         let rank = bootstrap.rank();
         let options = Options::default().timeout(Duration::from_secs(1));
@@ -283,6 +283,44 @@ fn early_signals_give_other_results() {
     let expected = Expected::new("allgather_ring_ports", 2, 1, 500);
     let found = (0..50).find_map(|seed| expected.deviation(seed, Some(Flaw::EarlySignals)));
     println!("{}", found.expect("a deviation"));
+}
+
+/// What a rank has sent arrives after the rank has left, although it has not read that the other one announced a call to it.
+#[test]
+fn messages_of_a_rank_that_has_left_arrive() {
+    // Rank 1 sends to rank 0, and receives nothing.
+    let plan = Plan::new(&tree("reduce_tree_ports", 2, 1));
+    let has_left = Barrier::new(2);
+    let play = |bootstrap: Bootstrap| {
+        let (rank, group) = (bootstrap.rank(), Arc::new(bootstrap));
+        let options = Options::default().timeout(Duration::from_secs(20));
+        let session = Session::with_transport(Arc::clone(&group), options, vec![0, 1], Box::new(Tcp::new()));
+        let executor = Executor::of(session.expect("a session"));
+        let prepare = |len| executor.prepare(&plan, Message::of::<f32>(len).any_size()).expect("a plan");
+        let [mut short, mut long] = [1000, 8000].map(prepare);
+        let launch = |x: &mut PreparedPlan| {
+            let (input, mut output) = (vec![1.0_f32; x.input_len()], vec![0.0_f32; x.output_len()]);
+            x.launch(&input, &mut output).expect("rank 1 has sent everything");
+            assert!(rank == 1 || output.iter().all(|element| *element == 2.0));
+        };
+        // Calls are announced where the layout of scratch changes.
+        launch(&mut short);
+        launch(&mut long);
+        if rank == 0 {
+            has_left.wait();
+        }
+        // Less than connections hold, and more than the receiver's end of one does.
+        (0..20).for_each(|_| launch(&mut long));
+        drop((short, long, executor));
+        if rank == 1 {
+            has_left.wait();
+        }
+    };
+    let play = &play;
+    std::thread::scope(|scope| {
+        let groups = Bootstrap::local(2).expect("a group").into_iter();
+        groups.for_each(|group| drop(scope.spawn(move || play(group))));
+    });
 }
 
 /// Returns the number of connections of each rank after launches of a plan between nodes of two.

@@ -393,6 +393,12 @@ impl<B: Buffer> Connection<B> {
     }
 }
 
+impl<B> Connection<B> {
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+}
+
 /// Reads the available bytes, the first ones into memory and those after them into `rest`, and returns how many.
 fn read_into(stream: &TcpStream, memory: Span<'_>, rest: &mut [u8], closed: &mut bool) -> usize {
     while !*closed {

@@ -9,10 +9,10 @@ use mscclpp_bootstrap::StreamKeys;
 
 use self::connection::{Connection, Source};
 use super::frame::{Frame, FrameKind, LaunchId, Malformed, Signal};
-use super::{Buffer, Capabilities, Destination, Lost, Received, RemoteAddress, Transport};
+use super::{Buffer, Capabilities, Destination, Lost, Received, RemoteAddress, Transport, discard_arrived};
 use crate::error::Error;
 use crate::memory::Span;
-use crate::shm::Region;
+use crate::shm::{ProcessMark, Region};
 
 /// Maximum number of bytes of a put, so that a peer can make this rank provide only buffers of this length.
 pub(super) const MAX_PUT_BYTES: u64 = 1 << 20;
@@ -23,11 +23,12 @@ pub(super) const MAX_QUEUED_BYTES: usize = 1 << 20;
 /// Connections to peers.
 pub(crate) struct Tcp<B> {
     connections: BTreeMap<u32, Connection<B>>,
+    mark: ProcessMark,
 }
 
 impl<B> Tcp<B> {
     pub(crate) fn new() -> Self {
-        Self { connections: BTreeMap::new() }
+        Self { connections: BTreeMap::new(), mark: ProcessMark::new() }
     }
 }
 
@@ -101,6 +102,15 @@ impl<B: Buffer> Transport<B> for Tcp<B> {
     fn close(&mut self, peer: u32, launch: LaunchId, last: Signal) {
         if let Some(connection) = self.connections.get_mut(&peer) {
             connection.close(&Frame { launch, kind: FrameKind::Signal(last) });
+        }
+    }
+}
+
+impl<B> Drop for Tcp<B> {
+    fn drop(&mut self) {
+        // In a copy of the process, the sockets are the other one's too.
+        if !self.mark.is_copy() {
+            self.connections.values().for_each(|connection| discard_arrived(connection.stream()));
         }
     }
 }

@@ -376,6 +376,7 @@ impl<B: Buffer + 'static> Connection<B> {
         }
         worker.forget(&self.tokens[1]);
         worker.close(&mut self.endpoint);
+        self.control.end();
     }
 }
 

@@ -7,6 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use mscclpp_bootstrap::{SEAL_BYTES, StreamKeys, digest};
 
 use super::inbox::Token;
+use crate::transport::discard_arrived;
 use crate::transport::frame::{FRAME_BYTES, Malformed};
 
 /// Number of bytes of a record's header: its kind, and the length of its body. Other than that of a frame, so that no record has
@@ -175,6 +176,12 @@ impl Control {
         let _ = self.stream.flush();
         // A lost peer needs no notification.
         let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Ends the stream, which is about to be closed.
+    pub(super) fn end(&mut self) {
+        self.shutdown();
+        discard_arrived(&self.stream);
     }
 
     /// Returns the stream, for messages.

@@ -120,7 +120,7 @@ impl<B: Buffer> Opening<B> {
     /// Ends the connection.
     pub(super) fn end(&mut self, worker: &Worker) {
         self.pending.clear();
-        self.control.shutdown();
+        self.control.end();
         if let Some(endpoint) = self.peer.as_mut().and_then(|peer| peer.endpoint.as_mut()) {
             worker.close(endpoint);
         }
