@@ -183,27 +183,6 @@ fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Error> {
     Ok(here)
 }
 
-/// Returns the interfaces of this host with their addresses; none if the system does not list them.
-pub fn interfaces() -> Vec<(String, IpAddr)> {
-    let all = if_addrs::get_if_addrs().unwrap_or_default();
-    all.into_iter().map(|one| (one.name.clone(), one.ip())).collect()
-}
-
-/// Returns an address of this host that other hosts may reach: that of an interface that is neither loopback nor link-local, if
-/// there is one.
-pub(crate) fn reachable() -> IpAddr {
-    first_reachable(&if_addrs::get_if_addrs().unwrap_or_default()).unwrap_or_else(loopback_ip)
-}
-
-/// Returns the first address that other hosts may reach. Interfaces without a link keep their addresses, and the bridge of Docker has
-/// one that every host with Docker has: they are used only where there is no other.
-fn first_reachable(all: &[Interface]) -> Option<IpAddr> {
-    let usable = all.iter().filter(|one| !one.is_loopback() && !one.is_link_local());
-    // IPv4 first: it needs no scope and no brackets.
-    let order = |one: &&Interface| (one.name.starts_with("docker"), !one.is_oper_up(), one.ip().is_ipv6());
-    usable.min_by_key(order).map(Interface::ip)
-}
-
 /// Returns the loopback address of this machine: that of IPv4, if it has one.
 pub(crate) fn loopback_ip() -> IpAddr {
     first_ip(&loopback())
@@ -278,7 +257,6 @@ impl Display for Address {
 
 #[cfg(test)]
 mod tests {
-    use if_addrs::{IfAddr, IfOperStatus, Ifv4Addr, Ifv6Addr};
     use proptest::prelude::*;
 
     use super::*;
@@ -313,39 +291,6 @@ mod tests {
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn interfaces_with_a_link_to_other_hosts_are_used_first() {
-        let interface = |name: &str, ip: IpAddr, is_up: bool| {
-            let (index, oper_status) = (None, if is_up { IfOperStatus::Up } else { IfOperStatus::Down });
-            let addr = match ip {
-                IpAddr::V4(ip) => {
-                    let netmask = Ipv4Addr::new(255, 255, 0, 0);
-                    IfAddr::V4(Ifv4Addr { ip, netmask, prefixlen: 16, broadcast: None })
-                }
-                IpAddr::V6(ip) => {
-                    let netmask = Ipv6Addr::UNSPECIFIED;
-                    IfAddr::V6(Ifv6Addr { ip, netmask, prefixlen: 64, broadcast: None })
-                }
-            };
-            Interface { name: name.into(), addr, index, oper_status, is_p2p: false }
-        };
-        let [lo, link_local, docker, unplugged, six, four] = [
-            interface("lo", Ipv4Addr::LOCALHOST.into(), true),
-            interface("eth1", Ipv4Addr::new(169, 254, 0, 1).into(), true),
-            interface("docker0", Ipv4Addr::new(172, 17, 0, 1).into(), true),
-            interface("eth0", Ipv4Addr::new(10, 0, 0, 1).into(), false),
-            interface("eth1", Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).into(), true),
-            interface("eth1", Ipv4Addr::new(10, 1, 0, 2).into(), true),
-        ];
-        let mut all = vec![lo, link_local, docker, unplugged, six, four];
-        // The next one, if the first one is not there.
-        for expected in [5, 4, 3, 2] {
-            assert_eq!(first_reachable(&all), Some(all[expected].ip()));
-            all.remove(expected);
-        }
-        assert_eq!(first_reachable(&all), None);
     }
 
     #[test]

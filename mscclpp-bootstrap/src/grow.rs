@@ -6,6 +6,7 @@ use super::address;
 use super::env::Environment;
 use super::error::Error;
 use super::group::{Bootstrap, check_num_ranks};
+use super::interfaces;
 use super::options::Options;
 use super::tcp;
 use super::unique_id::{RootListener, UniqueId};
@@ -15,11 +16,11 @@ impl Bootstrap {
     /// [id](RootListener::unique_id), which contains the secret of this job.
     ///
     /// # Errors
-    /// As [`RootListener::bind`].
+    /// As [`RootListener::new`].
     pub fn listen_for_newcomers(&self) -> Result<RootListener, Error> {
         let Some(secret) = self.link.secret() else { return RootListener::bind(address::loopback_ip()) };
         let own = self.own_info().address.map(|own| own.ip());
-        let ip: IpAddr = own.filter(|ip| !ip.is_unspecified()).unwrap_or_else(address::reachable);
+        let ip: IpAddr = own.filter(|ip| !ip.is_unspecified()).map_or_else(interfaces::reachable, Ok)?;
         RootListener::with_secret(ip, secret)
     }
 

@@ -21,6 +21,7 @@ mod group;
 mod grow;
 mod heartbeat;
 mod inbox;
+mod interfaces;
 mod link;
 mod local;
 mod mac;
@@ -45,12 +46,13 @@ pub mod threads;
 mod timeout;
 mod unique_id;
 
-pub use address::{Address, interfaces};
+pub use address::Address;
 #[doc(hidden)]
 pub use conn::send_vectored;
 pub use env::Environment;
 pub use error::Error;
 pub use group::Bootstrap;
+pub use interfaces::interfaces;
 pub use mac::{BodyHasher, Digest, FrameKey, SEAL_BYTES, Seal, StreamKeys, digest};
 pub use mscclpp_core::diag::{ErrorKind, RootCause};
 #[doc(hidden)]

@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
 use super::acceptor::extend_backlog;
-use super::address;
 use super::conn::Conn;
 use super::error::Error;
 use super::group::{Bootstrap, check_num_ranks};
+use super::interfaces;
 use super::options::Options;
 use super::secret::Secret;
 use super::tcp;
@@ -35,12 +35,13 @@ pub struct RootListener {
 
 impl RootListener {
     /// Listens on a free port of an address that other hosts may reach; on a machine without a network, of a loopback
-    /// address.
+    /// address. `MSCCLPP_SOCKET_IFNAME` and `MSCCLPP_SOCKET_FAMILY`, or else `NCCL_SOCKET_IFNAME` and `NCCL_SOCKET_FAMILY`, name the
+    /// interfaces and the IP version to choose from.
     ///
     /// # Errors
-    /// [`Error::Bind`], and [`Error::System`] if the system provides no random numbers.
+    /// [`Error::InvalidVariable`], [`Error::Bind`], and [`Error::System`] if the system provides no random numbers.
     pub fn new() -> Result<Self, Error> {
-        Self::bind(address::reachable())
+        Self::bind(interfaces::reachable()?)
     }
 
     /// Listens on a free port of `ip`.

@@ -6,7 +6,7 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 24] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
@@ -25,6 +25,8 @@ const KNOWN: [&str; 22] = [
     "RENDEZVOUS_TIMEOUT",
     "RESTART",
     "SECRET",
+    "SOCKET_FAMILY",
+    "SOCKET_IFNAME",
     "TIMEOUT",
     "TRANSPORT",
     "TUNING_TABLE",
