@@ -205,7 +205,8 @@ fn gather_and_scatter_have_any_root() {
 
 #[test]
 fn different_gathers_and_scatters_are_one_error_on_all_ranks() {
-    let differ: [fn(&Communicator, bool) -> Result<(), Error>; 4] = [
+    type Call = fn(&Communicator, bool) -> Result<(), Error>;
+    let differ: [Call; 4] = [
         |comm, odd| comm.gather(&[1_u32; 3], &mut [0; 9], u32::from(odd)),
         |comm, odd| comm.gather(&vec![1_u32; 3 + usize::from(odd)], &mut [0; 9], 0),
         |comm, odd| comm.scatter(&[1_u32; 9], &mut [0; 3], u32::from(odd)),
