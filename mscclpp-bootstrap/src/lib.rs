@@ -41,8 +41,6 @@ mod shrink;
 mod split;
 mod status;
 mod tcp;
-#[doc(hidden)]
-pub mod threads;
 mod timeout;
 mod unique_id;
 

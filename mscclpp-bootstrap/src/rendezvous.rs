@@ -14,6 +14,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
+use mscclpp_core::threads;
+
 use super::acceptor::{Acceptor, AuthenticatedPeer};
 use super::conn::Conn;
 use super::connect;
@@ -25,7 +27,6 @@ use super::poll;
 use super::protocol::Purpose;
 use super::rank_info::RankInfo;
 use super::tcp::system;
-use super::threads;
 use super::unique_id::{RootListener, UniqueId};
 use crate::timeout::ActiveTimeout;
 

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mscclpp_core::threads;
+
 use super::acceptor::Acceptor;
 use super::client::Client;
 use super::conn::Conn;
@@ -21,7 +23,6 @@ use super::protocol::{Nonce, Purpose};
 use super::rank_info::RankInfo;
 use super::root::Root;
 use super::secret::{self, Secret};
-use super::threads;
 use crate::timeout::ActiveTimeout;
 
 /// How much longer than rank 0 the other ranks wait for its report.

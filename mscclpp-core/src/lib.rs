@@ -64,6 +64,8 @@ pub mod plan;
 pub mod spec;
 #[cfg(test)]
 pub(crate) mod testing;
+#[doc(hidden)]
+pub mod threads;
 pub mod trace;
 pub mod types;
 

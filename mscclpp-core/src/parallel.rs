@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::plan::{PlanTree, RankPlan};
+use crate::threads;
 
 /// Minimum number of operations for which a second thread pays off. Creating a thread is cheap, but one thread then
 /// frees lists that another thread allocated, which is slow in allocators.
@@ -36,7 +37,7 @@ pub(crate) fn both<A: Send, B>(worth: bool, one: impl FnOnce() -> A + Send, othe
     // The first to get here calls it: the new thread, or the caller if there is no thread.
     let take = || one.lock().unwrap_or_else(PoisonError::into_inner).take().map(|one| one());
     thread::scope(|scope| {
-        let thread = thread::Builder::new().spawn_scoped(scope, take);
+        let thread = threads::named("mscclpp-check").spawn_scoped(scope, take);
         let other = other();
         let one = thread.ok().map_or_else(take, |thread| match thread.join() {
             Ok(one) => one,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mscclpp_bootstrap::threads;
+use mscclpp_core::threads;
 
 use crate::abi::Code;
 use crate::failure::{Failure, Result, panicked};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use mscclpp_bootstrap::threads;
+use mscclpp_core::threads;
 
 use crate::failure::Failure;
 

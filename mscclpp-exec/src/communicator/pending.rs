@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 
-use mscclpp_bootstrap::threads;
+use mscclpp_core::threads;
 
 use super::Communicator;
 use crate::error::Error;

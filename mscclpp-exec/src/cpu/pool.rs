@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use mscclpp_bootstrap::threads;
+use mscclpp_core::threads;
 
 use super::plan_state::{Outcome, PlanState};
 use super::schedule::{LaunchSchedule, Schedule};

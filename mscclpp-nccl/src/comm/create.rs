@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use mscclpp_bootstrap::{Options, Rendezvous, UniqueId as Id, threads};
+use mscclpp_bootstrap::{Options, Rendezvous, UniqueId as Id};
+use mscclpp_core::threads;
 use mscclpp_exec::Communicator;
 use mscclpp_exec::cuda::{Device, current_device, device_count};
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, TryLockError};
 use std::thread;
 use std::time::Duration;
 
-use mscclpp_bootstrap::threads;
+use mscclpp_core::threads;
 use mscclpp_exec::{Communicator, Error};
 
 use super::create::in_progress;

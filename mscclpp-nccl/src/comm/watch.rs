@@ -5,7 +5,7 @@ use std::sync::Once;
 use std::thread;
 use std::time::Duration;
 
-use mscclpp_bootstrap::threads;
+use mscclpp_core::threads;
 
 use super::all;
 use crate::debug;

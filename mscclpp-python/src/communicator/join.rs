@@ -4,7 +4,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mscclpp_bootstrap::{Options, RootListener, threads};
+use mscclpp_bootstrap::{Options, RootListener};
+use mscclpp_core::threads;
 use mscclpp_exec::{Communicator, Error};
 use pyo3::prelude::*;
 

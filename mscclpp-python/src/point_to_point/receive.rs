@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mscclpp_bootstrap::threads;
+use mscclpp_core::threads;
 use mscclpp_exec::{Communicator, Error};
 
 use super::{Header, Inbox, Message, Receive};

@@ -29,7 +29,8 @@ use super::event_pool::EventPool;
 use super::memory::{DeviceMemory, MappedMemory};
 use super::nodes::{NodeConnections, Put};
 use crate::error::Error;
-use mscclpp_bootstrap::{StreamKeys, threads};
+use mscclpp_bootstrap::StreamKeys;
+use mscclpp_core::threads;
 
 /// The queues of a plan's ranks on a device and the thread that serves them.
 pub(super) struct Proxies {

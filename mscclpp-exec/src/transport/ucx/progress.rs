@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mscclpp_bootstrap::threads;
+use mscclpp_core::threads;
 
 use super::library::{Library, Unavailable};
 use super::worker::Worker;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mscclpp_bootstrap::threads;
+use mscclpp_core::threads;
 
 use super::buffer::{Buffers, MAX_BUFFERED};
 use super::settle::{self, FirstWait, settle};
