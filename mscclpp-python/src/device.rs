@@ -247,6 +247,18 @@ impl OnDevice<'_> {
             }
             Call::ReduceScatterList { inputs, output, operator } => {
                 let (op, dtype) = plain(*operator)?;
+                if inputs.iter().any(|input| input.bytes != output.bytes) {
+                    // All ranks have the same lengths, each rank's own one.
+                    for (rank, input) in (0..).zip(inputs) {
+                        let part = self.temporary(0, input.bytes)?;
+                        self.copy(input, &part)?;
+                        with_type!(dtype, T => on.all_reduce_in_place::<T>(&mut written(&part), op))?;
+                        if rank == self.rank {
+                            self.copy(&part, output)?;
+                        }
+                    }
+                    return Ok(());
+                }
                 let all = self.temporary(0, sum(inputs))?;
                 self.concatenate(inputs, &all)?;
                 with_type!(dtype, T => on.reduce_scatter::<T>(&read(&all), &mut written(output), op))?;

@@ -18,13 +18,22 @@ pub(super) fn all_reduce(
     operator: Operator,
     staging: &mut Staging,
 ) -> Result<(), Failure> {
+    all_reduce_bytes(comm, written(tensor), operator, staging)
+}
+
+fn all_reduce_bytes(
+    comm: &Communicator,
+    bytes: &mut [u8],
+    operator: Operator,
+    staging: &mut Staging,
+) -> Result<(), Failure> {
     match operator {
         Operator::Plain(op, dtype) => {
-            with_type!(dtype, T => comm.all_reduce_in_place::<T>(written(tensor), op))?;
+            with_type!(dtype, T => comm.all_reduce_in_place::<T>(bytemuck::cast_slice_mut(bytes), op))?;
         }
         Operator::Fold(..) => {
             let piece = (FOLDED_BYTES / comm.num_ranks() as usize / 16).max(1) * 16;
-            for part in written::<u8>(tensor).chunks_mut(piece) {
+            for part in bytes.chunks_mut(piece) {
                 let all = staging.bytes(part.len() * comm.num_ranks() as usize)?;
                 comm.all_gather::<u8>(part, all)?;
                 folded(operator, all, part)?;
@@ -148,7 +157,7 @@ pub(super) fn reduce_scatter(
     Ok(())
 }
 
-/// Reduces the tensors r of all ranks, and writes the result to the output of rank r.
+/// Reduces the tensors r of all ranks, and writes the result to the output of rank r. Lengths may differ between ranks r.
 pub(super) fn reduce_scatter_list(
     comm: &Communicator,
     inputs: &[View],
@@ -156,25 +165,24 @@ pub(super) fn reduce_scatter_list(
     operator: Operator,
     staging: &mut Staging,
 ) -> Result<(), Failure> {
-    match operator {
-        Operator::Plain(op, dtype) if gloo_order::has_order(comm, op, dtype) => {
-            let (result, part) = staging.bytes(2 * output.bytes)?.split_at_mut(output.bytes);
-            for (rank, input) in (0..).zip(inputs) {
-                part.copy_from_slice(read(input));
-                with_type!(dtype, T => comm.all_reduce_in_place::<T>(bytemuck::cast_slice_mut(part), op))?;
-                if rank == comm.rank() {
-                    result.copy_from_slice(part);
-                }
+    let has_order = matches!(operator, Operator::Plain(op, dtype) if gloo_order::has_order(comm, op, dtype));
+    let mut whole = Staging::default();
+    if has_order || inputs.iter().any(|input| input.bytes != output.bytes) {
+        let longest = inputs.iter().map(|input| input.bytes).max().unwrap_or_default();
+        let (result, part) = whole.bytes(output.bytes + longest)?.split_at_mut(output.bytes);
+        for (rank, input) in (0..).zip(inputs) {
+            let part = &mut part[..input.bytes];
+            part.copy_from_slice(read(input));
+            all_reduce_bytes(comm, part, operator, staging)?;
+            if rank == comm.rank() {
+                result.copy_from_slice(part);
             }
-            // Last, because it may be one of the inputs.
-            written::<u8>(output).copy_from_slice(result);
-            Ok(())
         }
-        _ => {
-            let mut whole = Staging::default();
-            let bytes = whole.bytes(inputs.iter().map(|input| input.bytes).sum())?;
-            concatenate(inputs, bytes);
-            reduce_scatter(comm, bytes, output, operator, false, staging)
-        }
+        // Last, because it may be one of the inputs.
+        written::<u8>(output).copy_from_slice(result);
+        return Ok(());
     }
+    let bytes = whole.bytes(inputs.iter().map(|input| input.bytes).sum())?;
+    concatenate(inputs, bytes);
+    reduce_scatter(comm, bytes, output, operator, false, staging)
 }

@@ -43,6 +43,19 @@ impl PyCommunicator {
         }
     }
 
+    /// Checks that this rank's entry of a list with an input per rank has as many elements as its output.
+    pub(super) fn check_own_input(&self, call: &str, inputs: &[View], output: &View) -> Result<(), Failure> {
+        let rank = self.ranks.comm.rank();
+        match inputs.get(rank as usize) {
+            Some(own) if own.bytes != output.bytes => {
+                let (expected, found) = (output.count(), own.count());
+                let message = format!("expected {expected} elements of the output in input {rank}, found {found}");
+                Err(Failure::invalid(call, message).on(rank, call))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the views of a list that only rank `root` passes.
     pub(super) fn on_root(&self, call: &str, tensors: &Bound<'_, PyAny>, root: u32) -> PyResult<Vec<View>> {
         if self.ranks.comm.rank() == root { self.list(call, tensors) } else { Ok(Vec::new()) }

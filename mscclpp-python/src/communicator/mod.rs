@@ -172,17 +172,19 @@ impl PyCommunicator {
         self.submit(Call::Several(calls?), timeout, is_async, pairs)
     }
 
-    /// Reduces all ranks' tensors r and writes the result to the output of rank r: pairs `(output, inputs)`.
+    /// Reduces all ranks' tensors r and writes the result to the output of rank r: pairs `(output, inputs)`. Lengths may differ between
+    /// ranks r.
     fn reduce_scatter_list(&self, pairs: &Object<'_>, op: u8, timeout: i64, is_async: bool) -> Submitted {
         let op = TorchOp::new(op)?;
         let mut calls = Vec::new();
         for pair in pairs.try_iter()? {
             let pair = pair?;
             let (output, inputs) = (View::new(&pair.get_item(0)?)?, self.list("reduce_scatter", &pair.get_item(1)?)?);
-            if inputs.iter().any(|input| input.bytes != output.bytes || input.kind != output.kind) {
-                let expected = format!("expected inputs of the output's {} bytes and type, found others", output.bytes);
+            if inputs.iter().any(|input| input.kind != output.kind) {
+                let expected = "expected inputs of the output's type, found others".to_owned();
                 return Err(Failure::invalid("reduce_scatter", expected).into());
             }
+            self.check_own_input("reduce_scatter", &inputs, &output)?;
             calls.push(Call::ReduceScatterList { inputs, output, operator: Operator::new(op, output.kind)? });
         }
         self.submit(Call::Several(calls), timeout, is_async, pairs)
