@@ -264,7 +264,7 @@ class _Data(torch.utils.data.Dataset):
     def __getitem__(self, index):
         try:
             dist.all_reduce(torch.ones(3))
-        except mscclpp_rs.Error as error:
+        except mscclpp_rs.InvalidInputError as error:
             return index if "rank" in str(error) else -1
         return -1
 
