@@ -247,11 +247,13 @@ impl OnDevice<'_> {
             }
             Call::ReduceScatterList { inputs, output, operator } => {
                 let (op, dtype) = plain(*operator)?;
+                let all = self.temporary(0, sum(inputs))?;
+                self.concatenate(inputs, &all)?;
                 if inputs.iter().any(|input| input.bytes != output.bytes) {
-                    // All ranks have the same lengths, each rank's own one.
+                    let mut begin = 0;
                     for (rank, input) in (0..).zip(inputs) {
-                        let part = self.temporary(0, input.bytes)?;
-                        self.copy(input, &part)?;
+                        let part = self.temporary(begin, input.bytes)?;
+                        begin += input.bytes;
                         with_type!(dtype, T => on.all_reduce_in_place::<T>(&mut written(&part), op))?;
                         if rank == self.rank {
                             self.copy(&part, output)?;
@@ -259,8 +261,6 @@ impl OnDevice<'_> {
                     }
                     return Ok(());
                 }
-                let all = self.temporary(0, sum(inputs))?;
-                self.concatenate(inputs, &all)?;
                 with_type!(dtype, T => on.reduce_scatter::<T>(&read(&all), &mut written(output), op))?;
             }
             Call::AllToAll { input, output } => {
