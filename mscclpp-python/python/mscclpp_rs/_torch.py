@@ -525,18 +525,24 @@ def _join(store: Any, rank: int, size: int, timeout: timedelta, name: str) -> Ba
 
 def _lead(store: Any, size: int, timeout: timedelta) -> _native.Communicator:
     """Lets the others join, as rank 0."""
-    _raise_known(store, _ABSENT, 0)
+    failure = _known(store, _ABSENT, 0)
+    if failure is not None:
+        # The group may be created again.
+        with contextlib.suppress(RuntimeError):
+            store.delete_key(_ABSENT)
+        raise failure
     listener = _native.Listener()
     unique_id = listener.unique_id()
     store.set(_KEY, unique_id)
     try:
         native = _native.Communicator.from_listener(listener, size, max(_milliseconds(timeout), 1))
     except Error as error:
-        # A rank that is late learns the cause that the others know.
-        store.set(_KEY + unique_id, to_json(error))
+        # Ranks that are late learn the cause that the others know, if the store is still there.
+        with contextlib.suppress(RuntimeError):
+            store.set(_KEY + unique_id, to_json(error))
         raise
     # All ranks have read it. One that joins the next group of this name must not find it.
-    with contextlib.suppress(RuntimeError, NotImplementedError):
+    with contextlib.suppress(RuntimeError):
         store.delete_key(_KEY)
     return native
 
@@ -548,27 +554,23 @@ def _follow(store: Any, rank: int, size: int, timeout: timedelta) -> _native.Com
     except dist.DistStoreError as error:
         reason = f"rank 0 has not begun to create the process group within {timeout.total_seconds():g} s"
         failure = make_error("timeout", f"join: {reason}", rank, "join", 0, reason, [])
-        store.set(_ABSENT, to_json(failure))
+        with contextlib.suppress(RuntimeError):
+            store.set(_ABSENT, to_json(failure))
         raise failure from error
     unique_id = store.get(_KEY).decode()
     try:
         return _native.Communicator.join(unique_id, rank, size, max(_milliseconds(timeout), 1))
-    except Error:
-        _raise_known(store, _KEY + unique_id, rank)
-        raise
+    except Error as error:
+        raise _known(store, _KEY + unique_id, rank) or error from None
 
 
-def _raise_known(store: Any, key: str, rank: int) -> None:
-    """Raises the failure to create the group that another rank has stored, if there is one.
-
-    It is removed: the group may be created again.
-    """
-    # Not all stores can be asked.
-    with contextlib.suppress(NotImplementedError):
+def _known(store: Any, key: str, rank: int) -> Error | None:
+    """Returns the failure to create the group that another rank has stored, if there is one."""
+    # Not all stores can be asked, and this one may have ended with its rank.
+    with contextlib.suppress(RuntimeError):
         if store.check([key]):
-            failure = from_json(store.get(key), rank)
-            store.delete_key(key)
-            raise failure
+            return from_json(store.get(key), rank)
+    return None
 
 
 def _create(opts: Any, backend_options: Any) -> Backend:

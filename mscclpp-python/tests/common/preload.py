@@ -7,6 +7,7 @@ LAUNCHER is torchrun:RANKS:PORT for a script that PyTorch's launcher runs, in co
 """
 
 import ctypes
+import faulthandler
 import json
 import os
 import runpy
@@ -24,11 +25,15 @@ MODULES = (
     "torch.distributed.tensor.parallel",
 )
 
+# Seconds after which a copy prints where its threads are: less than tests wait.
+STUCK_AFTER = 200
+
 # A constant of Linux.
 PR_SET_PDEATHSIG = 1
 
 
 def run_script(arguments):
+    faulthandler.dump_traceback_later(STUCK_AFTER)
     sys.argv = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
     runpy.run_path(arguments[0], run_name="__main__")
@@ -38,6 +43,7 @@ def launch(ranks, port, arguments):
     """Does what torchrun does, but the processes of ranks are copies of this one."""
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    faulthandler.dump_traceback_later(STUCK_AFTER)
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

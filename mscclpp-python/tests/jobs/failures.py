@@ -125,6 +125,15 @@ def late_for_a_new_group():
     dist.barrier()
 
 
+def late_ranks_of_a_new_group():
+    start(60)
+    if RANK > 0:
+        time.sleep(4 + RANK)
+    error = fails(lambda: dist.new_group(timeout=timedelta(seconds=2)), within=8)
+    assert isinstance(error, mscclpp_rs.TimeoutError) and error.root_cause in (1, 2), vars(error)
+    dist.barrier()
+
+
 def late_first_rank_of_a_new_group():
     start(60)
     if RANK == 0:

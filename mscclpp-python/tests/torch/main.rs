@@ -31,7 +31,7 @@ const JOBS: [(&str, usize); 6] =
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 21] = [
+const FAILURES: [(&str, usize); 22] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
     ("killed_in_a_transfer", 1),
@@ -39,6 +39,7 @@ const FAILURES: [(&str, usize); 21] = [
     ("late", 3),
     ("late_for_the_timeout_of_a_call", 3),
     ("late_for_a_new_group", 3),
+    ("late_ranks_of_a_new_group", 3),
     ("late_first_rank_of_a_new_group", 3),
     ("mismatched", 3),
     ("mismatched_sizes", 3),
