@@ -17,7 +17,8 @@
 #   scale      scripts/scale.sh: 64 processes as 8 hosts of 8, and what a rank needs as their number
 #              grows; start-up of up to 1 024 ranks
 #   clients    clients of NCCL in Python, among them vLLM's wrapper (340 MB to download)
-#   python     the backend of PyTorch: all failures on PyTorch 2.11.0, and tensors of more than 2^31 elements (9 GB of memory)
+#   python     the backend of PyTorch: all failures on PyTorch 2.11.0, tensors of more than 2^31 elements (9 GB of memory), and
+#              all jobs by torchrun
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
 #   sanitizer  scripts/sanitize.sh
@@ -86,6 +87,10 @@ part() {
         cargo build --release -p mscclpp-python
         package=$(scripts/python-package.sh target/release/libmscclpp_rs.so)
         PYTHONPATH=$package "$python" -m mscclpp_rs launch -n 2 mscclpp-python/tests/jobs/large.py
+        local job
+        for job in collectives lists transfers training groups; do
+            PYTHONPATH=$package OMP_NUM_THREADS=1 "$python" -m torch.distributed.run --nproc-per-node 4 "mscclpp-python/tests/jobs/$job.py"
+        done
         ;;
     hostile)
         cargo bench -p mscclpp-core --bench hostile

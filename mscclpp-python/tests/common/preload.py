@@ -1,9 +1,7 @@
 """Runs scripts in copies of a process that has imported PyTorch, because that takes longer than most jobs do.
 
-preload.py serve NAME                      imports PyTorch, prints `ready`, and serves the socket of that name until its input ends
-preload.py run NAME [LAUNCHER] SCRIPT ...  runs a script in a copy, which has the environment, folder, output and end of this process
-
-LAUNCHER is torchrun:RANKS:PORT for a script that PyTorch's launcher runs, in copies of its own.
+preload.py serve NAME           imports PyTorch, prints `ready`, and serves the socket of that name until its input ends
+preload.py run NAME SCRIPT ...  runs a script in a copy, which has the environment, folder, output and end of this process
 """
 
 import ctypes
@@ -21,7 +19,6 @@ MODULES = (
     "torch._dynamo",
     "torch.distributed.checkpoint",
     "torch.distributed.fsdp",
-    "torch.distributed.run",
     "torch.distributed.tensor.parallel",
 )
 
@@ -32,39 +29,13 @@ STUCK_AFTER = 200
 PR_SET_PDEATHSIG = 1
 
 
-def run_script(arguments):
-    faulthandler.dump_traceback_later(STUCK_AFTER)
+def run(arguments):
+    # Where the threads are, if it runs for long. By a signal: a thread that waits would be missing in copies of this process.
+    faulthandler.register(signal.SIGALRM)
+    signal.alarm(STUCK_AFTER)
     sys.argv = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
     runpy.run_path(arguments[0], run_name="__main__")
-
-
-def launch(ranks, port, arguments):
-    """Does what torchrun does, but the processes of ranks are copies of this one."""
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    faulthandler.dump_traceback_later(STUCK_AFTER)
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=ranks,
-        run_id=str(port),
-        rdzv_backend="static",
-        rdzv_endpoint=f"127.0.0.1:{port}",
-        rdzv_configs={"rank": 0},
-        max_restarts=0,
-        start_method="fork",
-    )
-    elastic_launch(config, run_script)(arguments)
-
-
-def run(arguments):
-    launcher, *numbers = arguments[0].split(":")
-    if launcher == "torchrun":
-        ranks, port = map(int, numbers)
-        launch(ranks, port, arguments[1:])
-    else:
-        run_script(arguments)
 
 
 class Server:

@@ -1,6 +1,6 @@
 """Common parts of the jobs: the process group, values, comparison of results, digests, and the list of tests.
 
-A job is run once per rank, by torchrun: torchrun --nproc-per-node 2 mscclpp-python/tests/jobs/JOB.py [TEST ...]
+A job is run once per rank, as by torchrun: torchrun --nproc-per-node 2 mscclpp-python/tests/jobs/JOB.py [TEST ...]
 
 With BACKEND=gloo a job runs on gloo, which tests the job itself. Tests print digests of their results; those that both backends can
 run must print the same on both.

@@ -8,8 +8,8 @@ use super::port::Port;
 use super::preload::preloaded;
 use super::ranks::Rank;
 
-/// Jobs that run by torchrun's command, as those of users; the others by its parts, in processes that start fast.
-const BY_COMMAND: [&str; 2] = ["groups", "restarts"];
+/// Jobs that torchrun starts. The ranks of the others start fast.
+const BY_TORCHRUN: [&str; 2] = ["groups", "restarts"];
 
 /// A Python that has a version of PyTorch.
 #[derive(Clone)]
@@ -84,32 +84,24 @@ impl Python {
         Ok(command)
     }
 
-    /// Runs a job by torchrun and returns what its ranks printed.
-    pub(crate) fn torchrun(&self, name: &str, ranks: usize) -> Result<String, String> {
+    /// Runs a job on a backend and returns what its ranks printed.
+    pub(crate) fn run(&self, name: &str, backend: &str, ranks: usize) -> Result<String, String> {
         let port = Port::new();
-        let mut command = if BY_COMMAND.contains(&name) {
-            let mut command = self.command();
-            command.args(["-m", "torch.distributed.run", "--nproc-per-node", &ranks.to_string()]);
-            // A failure of any other job must not be hidden by a second run.
-            let restarts = if name == "restarts" { "2" } else { "0" };
-            let number = port.number.to_string();
-            command.args(["--max-restarts", restarts, "--master-port", &number, "--rdzv-id", &number]);
-            command
-        } else {
-            let mut command = self.fast_command()?;
-            command.arg(format!("torchrun:{ranks}:{}", port.number));
-            command
-        };
-        command.arg(job(name));
-        Rank::start(&mut command)?.output()
-    }
-
-    /// Runs a job on gloo and returns what its ranks printed.
-    pub(crate) fn on_gloo(&self, name: &str, ranks: usize) -> Result<String, String> {
-        let port = Port::new();
-        let start = |rank| self.rank(name, "gloo", None, (rank, ranks), port.number);
+        if BY_TORCHRUN.contains(&name) {
+            return self.torchrun(name, ranks, &port.number.to_string());
+        }
+        let start = |rank| self.rank(name, backend, None, (rank, ranks), port.number);
         let ranks = (0..ranks).map(start).collect::<Result<Vec<_>, _>>()?;
         ranks.into_iter().map(Rank::output).collect()
+    }
+
+    fn torchrun(&self, name: &str, ranks: usize, port: &str) -> Result<String, String> {
+        let mut command = self.command();
+        // A failure of any other job must not be hidden by a second run.
+        let restarts = if name == "restarts" { "2" } else { "0" };
+        command.args(["-m", "torch.distributed.run", "--nproc-per-node", &ranks.to_string()]);
+        command.args(["--max-restarts", restarts, "--master-port", port, "--rdzv-id", port]).arg(job(name));
+        Rank::start(&mut command)?.output()
     }
 
     /// Starts a rank of a job, without a launcher. `argument`: that of the job.

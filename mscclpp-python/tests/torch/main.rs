@@ -1,6 +1,6 @@
-//! The backend of `torch.distributed` on stock PyTorch: jobs in `tests/jobs`, run by torchrun, each of which compares its results with
-//! what PyTorch computes, and failures of ranks. Where the Python environment of a version is missing (`scripts/python-env.sh` creates
-//! it), its tests are ignored, and the reason is printed.
+//! The backend of `torch.distributed` on stock PyTorch: jobs in `tests/jobs`, each of which compares its results with what PyTorch
+//! computes, two of them run by torchrun (`scripts/full.sh python` runs all so), and failures of ranks. Where the Python environment
+//! of a version is missing (`scripts/python-env.sh` creates it), its tests are ignored, and the reason is printed.
 
 mod environment;
 mod ranks;
@@ -100,7 +100,7 @@ fn of_version(version: &'static str) -> Vec<Trial> {
 
 /// Runs a job and checks that every rank ran all its tests, with the results of gloo where gloo has them too.
 fn run(python: &Python, job: &str, tests: usize, ranks: usize) -> Result<(), Failed> {
-    let output = python.torchrun(job, ranks)?;
+    let output = python.run(job, "mscclpp", ranks)?;
     let found = output.lines().filter(|line| line.starts_with("ok ")).count();
     if found != tests * ranks {
         return Err(format!("expected {tests} tests of {ranks} ranks each, found {found} in all:\n{output}").into());
@@ -108,7 +108,7 @@ fn run(python: &Python, job: &str, tests: usize, ranks: usize) -> Result<(), Fai
     if !ALSO_ON_GLOO.contains(&job) {
         return Ok(());
     }
-    let (own, of_gloo) = (digests(&output), digests(&python.on_gloo(job, ranks)?));
+    let (own, of_gloo) = (digests(&output), digests(&python.run(job, "gloo", ranks)?));
     if own.len() > 3 && own == of_gloo {
         return Ok(());
     }
