@@ -8,23 +8,23 @@ use mscclpp_bootstrap::place;
 
 /// What messages state as the place of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum CallPlace {
     Location(&'static Location<'static>),
     /// The name of a function in another language.
     Name(&'static str),
 }
 
 /// The places of this process, by number. Programs have as many as they have calls in their source.
-static PLACES: Mutex<Vec<Place>> = Mutex::new(Vec::new());
+static PLACES: Mutex<Vec<CallPlace>> = Mutex::new(Vec::new());
 
 /// Number of places that are found without a lock, if their addresses differ in the right bits.
 const REMEMBERED: usize = 16;
 
 /// The places that a thread has used last, with their numbers.
 #[derive(Default)]
-pub(crate) struct PlaceNumbers([Option<(Place, u32)>; REMEMBERED]);
+pub(crate) struct PlaceNumbers([Option<(CallPlace, u32)>; REMEMBERED]);
 
-impl Place {
+impl CallPlace {
     /// Returns the place of a call of this thread at a location.
     #[inline]
     pub(crate) fn of(location: &'static Location<'static>) -> Self {
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CallPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Location(location) => location.fmt(f),
@@ -62,7 +62,7 @@ impl fmt::Display for Place {
 impl PlaceNumbers {
     /// Returns the number of a place.
     #[inline]
-    pub(crate) fn of(&mut self, place: Place) -> u32 {
+    pub(crate) fn of(&mut self, place: CallPlace) -> u32 {
         let slot = &mut self.0[(place.address() / size_of::<Location<'_>>()) % REMEMBERED];
         match *slot {
             Some((last, number)) if last.is(place) => number,
@@ -72,7 +72,7 @@ impl PlaceNumbers {
 }
 
 #[cold]
-fn number_of(place: Place) -> u32 {
+fn number_of(place: CallPlace) -> u32 {
     let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
     let known = places.iter().position(|known| known.is(place));
     known.unwrap_or_else(|| {
@@ -82,7 +82,7 @@ fn number_of(place: Place) -> u32 {
 }
 
 /// Returns the place with a number.
-pub(crate) fn place(number: u32) -> Option<Place> {
+pub(crate) fn place(number: u32) -> Option<CallPlace> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner).get(number as usize).copied()
 }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn numbers_of_places_are_found_by_any_thread() {
-        let all = [here(), here(), here(), Place::Name("a function")];
+        let all = [here(), here(), here(), CallPlace::Name("a function")];
         let mut numbers = PlaceNumbers::default();
         for _ in 0..2 {
             for at in all {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn here() -> Place {
-        Place::of(Location::caller())
+    fn here() -> CallPlace {
+        CallPlace::of(Location::caller())
     }
 }

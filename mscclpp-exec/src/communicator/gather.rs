@@ -27,7 +27,7 @@ impl Communicator {
         if is_root {
             self.check_whole("gather", "the output", output.len(), "the input", input.len())?;
         }
-        self.meet(&format!("gather of {} {} to rank {root}", input.len(), T::TYPE))?;
+        self.named_barrier(&format!("gather of {} {} to rank {root}", input.len(), T::TYPE))?;
         let mut group = Group::new();
         group.send(self, input, root);
         if is_root {
@@ -54,7 +54,7 @@ impl Communicator {
         if is_root {
             self.check_whole("scatter", "the input", input.len(), "the output", output.len())?;
         }
-        self.meet(&format!("scatter of {} {} from rank {root}", output.len(), T::TYPE))?;
+        self.named_barrier(&format!("scatter of {} {} from rank {root}", output.len(), T::TYPE))?;
         let mut group = Group::new();
         if is_root {
             for peer in 0..self.num_ranks() {
@@ -67,9 +67,9 @@ impl Communicator {
 
     /// Waits until all ranks have made a call with a text, by which a rank that makes another one is noticed.
     #[track_caller]
-    fn meet(&self, text: &str) -> Result<(), Error> {
+    fn named_barrier(&self, text: &str) -> Result<(), Error> {
         let mut calls = self.calls()?;
-        self.guard(&mut calls, |_| self.executor()?.meet(text))
+        self.guard(&mut calls, |_| self.executor()?.named_barrier(text))
     }
 }
 

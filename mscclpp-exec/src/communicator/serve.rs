@@ -10,7 +10,7 @@ use super::handle::{Calls, Communicator};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::metrics::CallCounters;
-use crate::places::Place;
+use crate::places::CallPlace;
 use crate::process::PreparedPlan;
 use crate::select::{Algorithm, Buffers, Call, Request};
 
@@ -67,7 +67,7 @@ impl Communicator {
         request: Option<Request>,
         call: impl FnOnce(&mut Calls) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let place = calls.places.of(Place::of(Location::caller()));
+        let place = calls.places.of(CallPlace::of(Location::caller()));
         self.inner.observed.recorder.note(request.as_ref(), place);
         self.guard(calls, call)
     }

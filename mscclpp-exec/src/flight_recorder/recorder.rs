@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::dtype::DataType;
     use crate::flight_recorder::analyze;
-    use crate::places::{Place, PlaceNumbers};
+    use crate::places::{CallPlace, PlaceNumbers};
 
     #[test]
     fn files_that_others_have_planted_are_not_written() {
@@ -152,7 +152,7 @@ mod tests {
         let planted: Vec<PathBuf> = (1..=14).map(|number| folder.path().join(name(number))).collect();
         planted.iter().for_each(|path| std::fs::write(path, "precious").expect("a file"));
         let recorder = Recorder::default();
-        recorder.note(None, PlaceNumbers::default().of(Place::of(Location::caller())));
+        recorder.note(None, PlaceNumbers::default().of(CallPlace::of(Location::caller())));
         let failure = FailureRecord { message: "gone".into(), root_cause: None };
         recorder.dump(&RankRecord::of(&group), Some(failure), None, Vec::new()).write_to(folder.path());
         assert!(planted.iter().all(|path| std::fs::read(path).is_ok_and(|found| found == b"precious")));
@@ -172,7 +172,7 @@ mod tests {
             threads.into_iter().map(|thread| thread.join().expect("no panic").expect("a colour")).collect()
         });
         let recorder = Recorder::default();
-        recorder.note(None, PlaceNumbers::default().of(Place::of(Location::caller())));
+        recorder.note(None, PlaceNumbers::default().of(CallPlace::of(Location::caller())));
         let alone = Bootstrap::local(1).expect("a group").remove(0);
         let write = |group: &Bootstrap, message: &str| {
             let failure = FailureRecord { message: message.into(), root_cause: None };

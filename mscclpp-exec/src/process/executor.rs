@@ -141,8 +141,8 @@ impl Executor {
     /// # Errors
     /// As [`barrier`](Self::barrier).
     #[track_caller]
-    pub(crate) fn meet(&self, text: &str) -> Result<(), Error> {
-        self.inner.session()?.meet(text)
+    pub(crate) fn named_barrier(&self, text: &str) -> Result<(), Error> {
+        self.inner.session()?.named_barrier(text)
     }
 
     /// Returns whether a rank of this node has started a call that this rank has yet to make; `false` while this rank is in a call.

@@ -18,7 +18,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`exchange`](Self::exchange).
-    pub(super) fn meet(&mut self, text: &str) -> Result<(), Error> {
+    pub(super) fn named_barrier(&mut self, text: &str) -> Result<(), Error> {
         if self.has_several_nodes() {
             return self.exchange_all(text, Sent::default()).map(drop);
         }
@@ -71,12 +71,12 @@ mod tests {
     use crate::error::ErrorKind;
     use crate::transport::Tcp;
 
-    /// Meets on ranks on two nodes, and returns what they find.
-    fn meet(text: impl Fn(u32) -> &'static str + Sync) -> Vec<Result<(), Error>> {
+    /// Makes the call on ranks on two nodes, and returns their results.
+    fn results(text: impl Fn(u32) -> &'static str + Sync) -> Vec<Result<(), Error>> {
         let play = |group: Bootstrap| {
             let (rank, options) = (group.rank(), Options::default().timeout(Duration::from_secs(60)));
             let session = Session::with_transport(Arc::new(group), options, vec![0, 1, 1], Box::new(Tcp::new()));
-            session?.meet(text(rank))
+            session?.named_barrier(text(rank))
         };
         let play = &play;
         std::thread::scope(|scope| {
@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn ranks_on_two_nodes_compare_their_calls() {
-        assert!(meet(|_| "gather").iter().all(Result::is_ok));
+        assert!(results(|_| "gather").iter().all(Result::is_ok));
         for odd in 0..3 {
-            let errors = meet(|rank| if rank == odd { "scatter" } else { "gather" });
+            let errors = results(|rank| if rank == odd { "scatter" } else { "gather" });
             assert!(errors.iter().all(|found| matches!(found, Err(error) if error.kind() == ErrorKind::Mismatch)));
             let causes: Vec<_> = errors.iter().filter_map(|found| found.as_ref().err()?.root_cause()).collect();
             assert!(causes.len() == 3 && causes.iter().all(|cause| *cause == causes[0]), "{causes:?}");

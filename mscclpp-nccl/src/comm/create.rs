@@ -129,7 +129,7 @@ pub(super) unsafe fn create(
         move || {
             let comm = &starting.0;
             let created = create().and_then(|communicator| {
-                comm.check_not_abandoned(&communicator)?;
+                comm.check_not_aborted(&communicator)?;
                 configure(comm, &communicator, parent.is_some()).map(|()| communicator)
             });
             if let Some(divided) = &divided {

@@ -59,8 +59,8 @@ impl Comm {
     ///
     /// # Errors
     /// An invalid usage.
-    pub(super) fn check_not_abandoned(&self, communicator: &Communicator) -> Result<()> {
-        if !self.is_abandoned.load(Ordering::SeqCst) {
+    pub(super) fn check_not_aborted(&self, communicator: &Communicator) -> Result<()> {
+        if !self.is_aborted.load(Ordering::SeqCst) {
             return Ok(());
         }
         communicator.abort("ncclCommAbort");
@@ -153,7 +153,7 @@ pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
     remove(comm.handle);
     comm.end_profiler();
     // Before it is read whether the communicator is created.
-    comm.is_abandoned.store(true, Ordering::SeqCst);
+    comm.is_aborted.store(true, Ordering::SeqCst);
     let Ok(communicator) = comm.ready() else { return Ok(()) };
     comm.nested().inspect(|nested| nested.abort());
     // A rank that has completed its calls leaves in order: others may still be in theirs.

@@ -101,8 +101,8 @@ pub(crate) struct Comm {
     /// Whether calls of a request are made in place, as the ranks have agreed before the first one.
     forms: Mutex<HashMap<Request, bool>>,
     is_finalized: AtomicBool,
-    /// Whether it was aborted before it was created.
-    is_abandoned: AtomicBool,
+    /// Whether the program has aborted it.
+    is_aborted: AtomicBool,
 }
 
 /// Whether a communicator can be used.
@@ -181,7 +181,7 @@ impl Comm {
             profiler: Mutex::default(),
             forms: Mutex::default(),
             is_finalized: AtomicBool::new(false),
-            is_abandoned: AtomicBool::new(false),
+            is_aborted: AtomicBool::new(false),
         });
         COMMS.write().unwrap_or_else(PoisonError::into_inner).insert(comm.handle, Arc::clone(&comm));
         comm
@@ -190,7 +190,7 @@ impl Comm {
     /// Ends the creation.
     fn started(&self, created: Result<Communicator>) -> Result<()> {
         let mut state_now = lock(&self.state);
-        let created = created.and_then(|communicator| self.check_not_abandoned(&communicator).map(|()| communicator));
+        let created = created.and_then(|communicator| self.check_not_aborted(&communicator).map(|()| communicator));
         let (state, result) = match created {
             Ok(communicator) => (State::Ready(communicator), Ok(())),
             Err(failure) => (State::Failed(failure.clone()), Err(failure)),

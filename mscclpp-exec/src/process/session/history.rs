@@ -184,13 +184,13 @@ mod tests {
     use std::panic::Location;
 
     use super::*;
-    use crate::places::{Place, PlaceNumbers};
+    use crate::places::{CallPlace, PlaceNumbers};
 
     #[test]
     fn report_has_the_last_calls_with_their_places() {
         let history = CallHistory::default();
         let (id, place) = (history.id_of("launch of x", "x"), Location::caller());
-        let index = PlaceNumbers::default().of(Place::Location(place));
+        let index = PlaceNumbers::default().of(CallPlace::Location(place));
         for number in 1..=RING + 3 {
             history.begin(number, id, Some(index));
             history.wait_in(number);

@@ -24,7 +24,7 @@ use super::plan::Prepared;
 use super::plan_memory::{PlanMemory, SlabPool};
 use super::wire::NodeConnections;
 use crate::error::Error;
-use crate::places::{Place, PlaceNumbers};
+use crate::places::{CallPlace, PlaceNumbers};
 use crate::shm::{Mesh, ProcessMark};
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap, Topic};
 
@@ -94,7 +94,7 @@ impl Session {
     /// Sets the source location of the next call.
     #[inline]
     pub(super) fn set_place(&mut self, place: &'static Location<'static>) {
-        self.place = Some((place, self.place_numbers.of(Place::of(place))));
+        self.place = Some((place, self.place_numbers.of(CallPlace::of(place))));
     }
 
     /// Returns the source location of the current call.
