@@ -64,8 +64,9 @@ pub(super) struct Connection<B: Buffer + 'static> {
     consumed: u64,
     reported: u64,
     hasher: BodyHasher,
-    /// The last message, and the number of active messages before it.
-    last: Option<(u64, Frame)>,
+    /// The number of all active messages of the peer, once it has stated it, and its last message, which follows them.
+    ended: Option<u64>,
+    last: Option<Frame>,
     malformed: Option<Malformed>,
     /// Why nothing can be sent any more.
     failed: Option<String>,
@@ -115,6 +116,7 @@ impl<B: Buffer + 'static> Connection<B> {
             consumed: 0,
             reported: 0,
             hasher: BodyHasher::default(),
+            ended: None,
             last: None,
             malformed: None,
             failed: None,
@@ -295,13 +297,18 @@ impl<B: Buffer + 'static> Connection<B> {
         let has_arrived = first.map_or(self.batch.is_some(), |first| matches!(first, Bytes::InBatch(..)));
         let is_part = matches!(first, Some(Bytes::Receiving(transfer, _)) if transfer.is_pending());
         // UCX does not order messages, and the stream may be faster than it.
-        let is_announced = self.last.as_ref().is_some_and(|(count, _)| *count > self.taken);
-        if !has_arrived && self.quiet.is_over(is_part || is_announced, worker.num_events()) {
+        let is_expected = self.ended.is_some_and(|count| count > self.taken);
+        if self.has_all() || !has_arrived && self.quiet.is_over(is_part || is_expected, worker.num_events()) {
             self.is_over = true;
             if let Some(reason) = self.broken.take_if(|_| !self.control.is_closed()) {
                 self.failed.get_or_insert(format!("UCX: {reason}"));
             }
         }
+    }
+
+    /// Returns whether all messages of a peer that has ended have been received.
+    fn has_all(&self) -> bool {
+        self.ended == Some(self.taken) && self.batch.is_none() && self.incoming.is_empty() && self.last.is_none()
     }
 
     /// Discards the messages that wait to be sent.
@@ -316,10 +323,13 @@ impl<B: Buffer + 'static> Connection<B> {
                 Ok(Some(Record::Consumed(count))) if (self.credited..=self.sent).contains(&count) => {
                     self.credited = count
                 }
-                Ok(Some(Record::Last(count, frame))) if self.last.is_none() => match Frame::decode(&frame, 0) {
-                    Ok(frame) => self.last = Some((count, frame)),
-                    Err(malformed) => return self.reject(malformed),
-                },
+                Ok(Some(Record::End(count, last))) if self.ended.is_none() => {
+                    self.ended = Some(count);
+                    match last.map(|frame| Frame::decode(&frame, 0)).transpose() {
+                        Ok(last) => self.last = last,
+                        Err(malformed) => return self.reject(malformed),
+                    }
+                }
                 Ok(None) => return,
                 Ok(Some(_)) => return self.reject(Malformed::Frame([0; 7])),
                 Err(malformed) => return self.reject(malformed),
@@ -345,7 +355,7 @@ impl<B: Buffer + 'static> Connection<B> {
         self.send(worker);
         if !self.sending.iter().any(|sending| sending.has_bytes) {
             // What UCX has not sent yet is sent before the engine ends.
-            self.control.send(&Record::Last(self.sent, last.encode()));
+            self.control.send(&Record::End(self.sent, Some(last.encode())));
             self.queue.clear();
             self.queued = 0;
         } else {
@@ -362,8 +372,11 @@ impl<B: Buffer + 'static> Connection<B> {
     /// Ends the stream, and starts to send what is on its way, unless the peer is lost.
     pub(super) fn start_end(&mut self, worker: &Worker) -> Option<Transfer<()>> {
         self.send(worker);
-        self.control.shutdown();
         let is_lost = self.broken.is_some() || self.failed.is_some() || self.is_over;
+        if !is_lost && !self.is_closed {
+            self.control.send(&Record::End(self.sent, None));
+        }
+        self.control.shutdown();
         (self.sent > 0 && !is_lost).then(|| worker.flush(&self.endpoint))
     }
 
@@ -399,6 +412,12 @@ fn seal(keys: &mut Option<StreamKeys>, frame: &Frame, bytes: &[u8]) -> [u8; PREF
 impl<B: Buffer + 'static> Connection<B> {
     pub(super) fn num_sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Ends the stream after this number of active messages.
+    pub(super) fn end_stream(&mut self, count: u64) {
+        self.control.send(&Record::End(count, None));
+        self.control.shutdown();
     }
 
     pub(super) fn keys_mut(&mut self) -> Option<&mut StreamKeys> {

@@ -28,8 +28,8 @@ pub(super) enum Record {
     Vote(Vote),
     /// Number of active messages that the sender has consumed.
     Consumed(u64),
-    /// The last message, a frame, and the number of active messages before it.
-    Last(u64, [u8; FRAME_BYTES]),
+    /// The number of active messages that the sender has sent, which are all, and the frame of a last message after them.
+    End(u64, Option<[u8; FRAME_BYTES]>),
 }
 
 /// What UCX would use for a pair of ranks.
@@ -63,7 +63,9 @@ impl Record {
             Self::Tcp => (2, Vec::new()),
             Self::Vote(vote) => (3, vec![*vote as u8]),
             Self::Consumed(count) => (4, count.to_le_bytes().to_vec()),
-            Self::Last(count, frame) => (5, [&count.to_le_bytes()[..], frame].concat()),
+            Self::End(count, last) => {
+                (5, [&count.to_le_bytes()[..], last.as_ref().map_or(&[], |frame| frame)].concat())
+            }
         }
     }
 
@@ -81,8 +83,9 @@ impl Record {
             },
             4 => Self::Consumed(count(body)?),
             5 => {
-                let (number, frame) = body.split_first_chunk::<8>()?;
-                Self::Last(u64::from_le_bytes(*number), frame.try_into().ok()?)
+                let (count, last) = body.split_first_chunk::<8>()?;
+                let last = if last.is_empty() { None } else { Some(last.try_into().ok()?) };
+                Self::End(u64::from_le_bytes(*count), last)
             }
             _ => return None,
         })
@@ -195,7 +198,7 @@ mod tests {
     use super::*;
     use crate::transport::tests::streams;
 
-    fn records() -> [Record; 8] {
+    fn records() -> [Record; 9] {
         [
             Record::Address([3; 16], vec![1, 2, 3]),
             Record::Tcp,
@@ -204,7 +207,8 @@ mod tests {
             Record::Vote(Vote::Rdma),
             Record::Vote(Vote::SharedMemory),
             Record::Consumed(1 << 40),
-            Record::Last(7, [9; FRAME_BYTES]),
+            Record::End(7, None),
+            Record::End(7, Some([9; FRAME_BYTES])),
         ]
     }
 

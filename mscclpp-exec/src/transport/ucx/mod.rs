@@ -90,7 +90,7 @@ impl<B: Buffer + 'static> Ucx<B> {
         let worker = worker_of(&self.progress);
         let Some(agreed) = opening.advance(worker.as_deref(), self.is_required) else { return };
         let Some(Link::Opening(opening)) = self.links.remove(&peer) else { return };
-        let (control, keys, pending) = (opening.control, opening.keys, opening.pending);
+        let (control, keys, pending, token) = (opening.control, opening.keys, opening.pending, opening.token);
         match (agreed, worker) {
             (Agreed::Ucx(endpoint, tokens), Some(worker)) => {
                 log::info!("the connection to rank {peer} uses {}", worker.describe(&endpoint));
@@ -98,8 +98,11 @@ impl<B: Buffer + 'static> Ucx<B> {
                 pending.into_iter().for_each(|(frame, source)| connection.push(frame, source.map(Memory::Buffer)));
                 self.links.insert(peer, Link::Ucx(Box::new(connection)));
             }
-            _ => {
+            (_, worker) => {
                 log::info!("the connection to rank {peer} uses TCP");
+                if let Some(worker) = worker {
+                    worker.forget(&token);
+                }
                 self.links.insert(peer, Link::Tcp);
                 // It fails only for sockets that cannot be set up, and this one was.
                 if self.tcp.open(peer, control.into_stream(), keys).is_ok() {

@@ -15,7 +15,7 @@ pub(super) struct Opening<B> {
     /// Messages that were passed meanwhile.
     pub(super) pending: Vec<(Frame, Option<B>)>,
     /// The token of messages to this rank.
-    token: Token,
+    pub(super) token: Token,
     peer: Option<Peer>,
     agreed: Option<Agreed>,
     malformed: Option<Malformed>,

@@ -119,6 +119,33 @@ fn ucx_messages_get_buffers_in_their_order() {
     }
 }
 
+/// The last message of a peer may be lost on its way and sent again long after the end of its stream.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_peer_that_has_ended_is_lost_only_after_its_last_message() {
+    let [mut zero, mut one] = pair([None, None]);
+    let (worker, sender) = connection(&mut zero, 1);
+    let count = sender.num_sent() + 1;
+    sender.end_stream(count);
+    drop(worker);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        assert!(matches!(receive(&mut one, 0), Ok(Received::Nothing)));
+        assert_eq!(one.lost(0), None, "after {:?}", start.elapsed());
+    }
+    let (worker, sender) = connection(&mut zero, 1);
+    let signal = Frame { launch: id(), kind: FrameKind::Signal(Signal::Call) }.encode();
+    let batch = Content::<Vec<u8>>::Batch(signal.to_vec());
+    let _transfer = worker.send(sender.endpoint(), &header(&sender.token(), count, &[]), batch);
+    drop(worker);
+    while !matches!(receive(&mut one, 0).expect("valid"), Received::Message(..)) {
+        zero.progress();
+    }
+    // Nothing is on its way any more, so that no time has to pass.
+    receive(&mut one, 0).expect("valid");
+    assert_eq!(one.lost(0), Some(Lost::Closed));
+}
+
 /// Returns the header of an active message.
 fn header(token: &Token, number: u64, frames: &[u8]) -> Vec<u8> {
     [&token[..], &number.to_le_bytes(), frames].concat()

@@ -215,8 +215,9 @@ impl<B: Buffer + 'static> Connection<B> {
 
     /// Returns the last message, after all others.
     fn receive_last(&mut self, launch: u64) -> Received<B> {
-        let is_next = |(count, frame): &mut (u64, Frame)| *count == self.consumed && frame.launch.launch <= launch;
-        let Some((_, frame)) = self.last.take_if(is_next) else { return Received::Nothing };
+        let has_others = self.ended == Some(self.consumed);
+        let is_next = |frame: &mut Frame| has_others && frame.launch.launch <= launch;
+        let Some(frame) = self.last.take_if(is_next) else { return Received::Nothing };
         self.is_over = true;
         Received::Message(frame, None)
     }
