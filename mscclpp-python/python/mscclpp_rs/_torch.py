@@ -17,6 +17,7 @@ from torch.utils.dlpack import from_dlpack
 
 from . import _native
 from ._errors import Error, InvalidInputError, UnsupportedError, from_json, make_error, to_json
+from ._group import with_short_calls
 from ._lists import by_tensor, check_alike, check_list, check_pairs, check_single
 from ._tensors import Buffers
 from ._work import Work, answer_through_wrappers, keep_works_of_reducers
@@ -197,7 +198,7 @@ class Backend(_BASE):  # type: ignore[misc]
     def shrink(self, ranks_to_exclude: Sequence[int], shrink_flags: int = 0, opts_override: Any = None) -> Backend:
         """Returns a backend of the remaining ranks, all of which call this."""
         timeout = self._timeout if opts_override is None else opts_override._timeout
-        return Backend(self._native.shrink(list(ranks_to_exclude)), timeout)
+        return type(self)(self._native.shrink(list(ranks_to_exclude)), timeout)
 
     def perform_nocolor_split(self, device: Any) -> None:
         """Does nothing: a split is a call of the ranks that are in it."""
@@ -513,12 +514,16 @@ class Backend(_BASE):  # type: ignore[misc]
     _end_coalescing = end_coalescing
 
 
+#: The class of the backends.
+_CLASS: Any = Backend if _BASE is c10d.Backend else with_short_calls(Backend)
+
+
 def _join(store: Any, rank: int, size: int, timeout: timedelta, name: str) -> Backend:
     """Returns the backend of a new process group. Rank 0 gives the others its address and a secret through the store."""
     native = _lead(store, size, timeout) if rank == 0 else _follow(store, rank, size, timeout)
     # No rank may leave this group and read the key for the next one before it is deleted.
     native.barrier(-1, False)
-    backend = Backend(native, timeout)
+    backend: Backend = _CLASS(native, timeout)
     _BY_GROUP[name] = backend
     return backend
 

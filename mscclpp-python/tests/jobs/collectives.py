@@ -504,6 +504,43 @@ def objects_of_any_kind():
 
 
 @test
+def methods_of_a_group_accept_tensors_and_arguments():
+    group, peer, long = dist.distributed_c10d._get_default_group(), SIZE - 1, timedelta(seconds=100)
+    parts = of_all(7, torch.float32)
+    (total_of_all, largest) = (total(parts, torch.add), total(parts, torch.maximum))
+    for name, call, expected in (
+        ("a sum", lambda tensor: group.allreduce(tensor), total_of_all),
+        ("a sum of a list", lambda tensor: group.allreduce([tensor], dist.ReduceOp.SUM), total_of_all),
+        ("a maximum", lambda tensor: group.allreduce(tensor, dist.ReduceOp.MAX, long), largest),
+        ("a maximum by name", lambda tensor: group.allreduce(tensor, op=dist.ReduceOp.MAX, timeout=long), largest),
+        ("a broadcast", lambda tensor: group.broadcast(tensor, peer), parts[peer]),
+        ("a broadcast by name", lambda tensor: group.broadcast(tensor, root=peer, timeout=long), parts[peer]),
+        ("a reduce", lambda tensor: group.reduce(tensor, peer), total_of_all),
+        ("a reduce by name", lambda tensor: group.reduce(tensor, root=peer, op=dist.ReduceOp.MAX, timeout=long), largest),
+    ):
+        tensor = values(RANK, 7)
+        call(tensor).wait()
+        if "reduce" not in name or RANK == peer:
+            equal(tensor, expected, name)
+    outputs = [torch.zeros(7) for _ in range(SIZE)]
+    group.allgather(outputs, values(RANK, 7)).wait()
+    equal(torch.stack(outputs), torch.stack(parts), "an all-gather")
+    outputs = [torch.zeros(7) for _ in range(SIZE)] if RANK == peer else []
+    group.gather(outputs, values(RANK, 7), peer, long).wait()
+    if RANK == peer:
+        equal(torch.stack(outputs), torch.stack(parts), "a gather")
+    output = torch.zeros(7)
+    group.scatter(output, parts if RANK == peer else [], root=peer).wait()
+    equal(output, parts[RANK], "a scatter")
+    group.reduce_scatter(output, parts, dist.ReduceOp.MAX).wait()
+    equal(output, parts[RANK], "a maximum of parts")
+    whole, expected = torch.zeros(7 * SIZE), torch.cat([parts[RANK]] * SIZE)
+    group.alltoall_base(whole, torch.cat(parts), [], [], long).wait()
+    equal(whole, expected, "an all-to-all")
+    group.barrier(timeout=long).wait()
+
+
+@test
 def sub_groups():
     groups = [dist.new_group([rank, (rank + 1) % SIZE]) for rank in range(SIZE)] if SIZE > 2 else [dist.new_group([0, 1])]
     for index, group in enumerate(groups):
