@@ -84,6 +84,9 @@ pub(crate) unsafe fn register_window(
         return Err(Failure::argument(format!("buff is {at:p} and size {bytes}, expected memory")));
     }
     let base = at as u64;
+    if base.checked_add(bytes as u64).is_none() {
+        return Err(Failure::argument(format!("size: {bytes} bytes from {at:p} exceed the address space")));
+    }
     if flags & WINDOW_SYMMETRIC != 0 && !base.is_multiple_of(WINDOW_ALIGNMENT) {
         return Err(Failure::argument(format!("buff is {at:p}, expected a multiple of {WINDOW_ALIGNMENT} bytes")));
     }

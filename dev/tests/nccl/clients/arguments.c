@@ -153,6 +153,7 @@ int main(void) {
   EXPECT_CODE(4, ncclCommRegister, (ncclComm_t, void*, size_t, void**), comm, 0, 4, &handle);
   EXPECT_CODE(4, ncclCommDeregister, (ncclComm_t, void*), comm, (void*)5);
   EXPECT_CODE(4, ncclCommWindowRegister, (ncclComm_t, void*, size_t, void**, int), comm, at, 4, &handle, 0x100);
+  EXPECT_CODE(4, ncclCommWindowRegister, (ncclComm_t, void*, size_t, void**, int), comm, at, SIZE_MAX, &handle, 0);
   EXPECT_CODE(4, ncclCommWindowDeregister, (ncclComm_t, void*), comm, (void*)5);
   EXPECT_CODE(4, ncclCommSplit, (ncclComm_t, int, int, ncclComm_t*, void*), comm, -2, 0, &comm, 0);
   EXPECT_CODE(4, ncclCommShrink, (ncclComm_t, int*, int, ncclComm_t*, void*, int), comm, &value, 1, &comm, 0, 0);
