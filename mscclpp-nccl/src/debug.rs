@@ -26,20 +26,26 @@ static IS_INFO: AtomicU8 = AtomicU8::new(0);
 const OFF: u8 = 1;
 const ON: u8 = 2;
 
+/// Returns the level of a value of `NCCL_DEBUG`, and whether the version is printed. NCCL prints nothing for a value that it does not
+/// document, such as `NONE`.
+fn level_of(value: &str) -> (LevelFilter, bool) {
+    match value.to_ascii_uppercase().as_str() {
+        "VERSION" => (LevelFilter::Off, true),
+        "WARN" => (LevelFilter::Warn, false),
+        "INFO" | "ABORT" => (LevelFilter::Info, true),
+        "TRACE" => (LevelFilter::Trace, true),
+        _ => (LevelFilter::Off, false),
+    }
+}
+
 impl Output {
     fn from_env() -> Self {
-        let wanted = std::env::var("NCCL_DEBUG").unwrap_or_default().to_ascii_uppercase();
-        let level = match wanted.as_str() {
-            "" => LevelFilter::Off,
-            "VERSION" | "WARN" => LevelFilter::Warn,
-            "TRACE" => LevelFilter::Trace,
-            _ => LevelFilter::Info,
-        };
+        let (level, has_version) = level_of(&std::env::var("NCCL_DEBUG").unwrap_or_default());
         let path = std::env::var("NCCL_DEBUG_FILE").ok().filter(|path| !path.is_empty());
         let path = path.map(|path| path.replace("%p", &std::process::id().to_string()).replace("%h", &host()));
         let file = path.and_then(|path| File::options().append(true).create(true).open(path).ok());
         IS_INFO.store(if level >= LevelFilter::Info { ON } else { OFF }, Ordering::Relaxed);
-        Self { level, has_version: !matches!(wanted.as_str(), "" | "WARN"), file }
+        Self { level, has_version, file }
     }
 }
 
@@ -83,8 +89,7 @@ pub(crate) fn init(version: impl FnOnce() -> String) {
         let (mut level, mut has_version) = (LevelFilter::Off, false);
         with_output(|output| (level, has_version) = (output.level, output.has_version));
         if has_version {
-            // Not a warning, but printed at that level.
-            write(LevelFilter::Warn, &version());
+            write(LevelFilter::Off, &version());
         }
         if level > LevelFilter::Off && log::set_logger(&Logger).is_ok() {
             log::set_max_level(level);
@@ -128,5 +133,21 @@ pub(crate) fn is_info() -> bool {
 pub(crate) fn info(text: impl FnOnce() -> String) {
     if is_info() {
         print(LevelFilter::Info, &text());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_nccl_debug_print_what_nccl_documents() {
+        assert_eq!(level_of("version"), (LevelFilter::Off, true));
+        assert_eq!(level_of("WARN"), (LevelFilter::Warn, false));
+        assert_eq!(level_of("Info"), (LevelFilter::Info, true));
+        assert_eq!(level_of("TRACE"), (LevelFilter::Trace, true));
+        for value in ["", "NONE", "0", "OFF"] {
+            assert_eq!(level_of(value), (LevelFilter::Off, false), "{value}");
+        }
     }
 }
