@@ -41,7 +41,7 @@ const KEYS: [&CStr; 18] = [
 /// # Errors
 /// An invalid argument if `MSCCLPP_NCCL_VERSION` is no version.
 pub(crate) fn version() -> Result<c_int> {
-    let Ok(text) = std::env::var("MSCCLPP_NCCL_VERSION") else {
+    let Some(text) = std::env::var("MSCCLPP_NCCL_VERSION").ok().filter(|text| !text.is_empty()) else {
         return Ok(forward::usable().map_or(abi::VERSION, |library| library.version().min(abi::VERSION)));
     };
     let invalid =
