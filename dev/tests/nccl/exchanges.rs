@@ -36,7 +36,10 @@ fn different_lengths() -> Result<(), String> {
     let outputs = run("exchanges", 2, &["different"], &[("MSCCLPP_TIMEOUT", "20"), SHORT_WAIT])?;
     reports(&outputs, &[0, 1], 5)?;
     let names = |output: &Output| ["at ncclSend", "at ncclRecv"].iter().all(|name| text(output).contains(name));
-    if outputs.iter().all(names) { Ok(()) } else { Err(outputs.iter().map(text).collect()) }
+    // A failure that is found later has the direction of the transfer too.
+    let directions = ["send of rank 0 with rank 1", "recv of rank 1 with rank 0"];
+    let has_directions = outputs.iter().zip(directions).all(|(output, direction)| text(output).contains(direction));
+    if has_directions && outputs.iter().all(names) { Ok(()) } else { Err(outputs.iter().map(text).collect()) }
 }
 
 /// Some ranks learn of a failure, and their streams continue.

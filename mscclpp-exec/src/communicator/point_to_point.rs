@@ -155,7 +155,9 @@ impl Communicator {
         let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let run = |((peer, sequence), pair): ((u32, Sequence), Self)| {
             let pair = Self { timeout: self.timeout, ..pair };
-            run(&pair).map_err(|source| self.failed_transfer("synchronize", peer, sequence, source))
+            // Which of the calls it was is not known, but the direction is.
+            let call = sequence.is_sent().map_or("synchronize", |is_sent| if is_sent { "send" } else { "recv" });
+            run(&pair).map_err(|source| self.failed_transfer(call, peer, sequence, source))
         };
         pairs.into_iter().map(run).fold(Ok(()), Result::and)
     }
