@@ -31,6 +31,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("communicator_of_three_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 3, &[], &[])?)),
         ("graphs_and_calls_of_one_communicator_follow_one_another", || all_ok(&run("mixed_graphs", 2, &[], &[])?)),
         ("finalization_of_a_caller_that_does_not_wait_is_in_progress", || all_ok(&run("finalized", 2, &[], &[])?)),
+        ("suspended_communicator_reports_its_memory_and_continues", suspended),
         ("copy_of_a_process_gets_codes", || all_ok(&run("copied", 2, &[], &[])?)),
         ("group_with_a_failed_division_makes_its_other_calls", || {
             all_ok(&run("failed_division", 2, &[], &[("MSCCLPP_TIMEOUT", "20")])?)
@@ -76,6 +77,14 @@ fn smallest_maximum() -> Result<(), String> {
     let (usual, limited) = (blocks(["0", "0"])?, blocks(["0", "3"])?);
     // Of two ranks.
     if usual > 6 && limited == 6 { Ok(()) } else { Err(format!("{usual} thread blocks, limited {limited}")) }
+}
+
+fn suspended() -> Result<(), String> {
+    let outputs = run("suspended", 2, &[], &[("NCCL_DEBUG", "INFO")])?;
+    all_ok(&outputs)?;
+    // One line for each class of calls: the second one is made after the suspension.
+    let text = text(&outputs[0]);
+    if text.matches("named by the call's algSelection").count() == 2 { Ok(()) } else { Err(text) }
 }
 
 fn random_calls() -> Result<(), String> {

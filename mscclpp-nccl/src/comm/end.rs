@@ -177,17 +177,21 @@ pub(crate) fn revoke(comm: &Comm) -> Result<()> {
     Ok(())
 }
 
-/// Releases what calls have prepared, which later calls prepare again. A call of all ranks.
+/// Drops what calls have prepared, which later calls prepare again. A call of all ranks.
 pub(crate) fn suspend(comm: &Comm) -> Result<()> {
     let communicator = comm.for_call()?;
     let _calling = comm.calling();
     comm.drain()?;
-    communicator.force_algorithm(None)?;
-    comm.nested().map_or(Ok(()), |nested| nested.suspend(SUSPEND_MEMORY))
+    comm.release_prepared(&communicator)?;
+    comm.nested().map_or(Ok(()), |nested| nested.suspend(SUSPEND_MEMORY))?;
+    comm.is_suspended.store(true, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Makes a suspended communicator usable: it is, as calls allocate what they need.
 pub(crate) fn resume(comm: &Comm) -> Result<()> {
     comm.for_call()?;
-    comm.nested().map_or(Ok(()), Nested::resume)
+    comm.nested().map_or(Ok(()), Nested::resume)?;
+    comm.is_suspended.store(false, Ordering::Relaxed);
+    Ok(())
 }

@@ -101,6 +101,7 @@ pub(crate) struct Comm {
     /// Whether calls of a request are made in place, as the ranks have agreed before the first one.
     forms: Mutex<HashMap<Request, bool>>,
     is_finalized: AtomicBool,
+    is_suspended: AtomicBool,
     /// Whether the program has aborted it.
     is_aborted: AtomicBool,
 }
@@ -181,6 +182,7 @@ impl Comm {
             profiler: Mutex::default(),
             forms: Mutex::default(),
             is_finalized: AtomicBool::new(false),
+            is_suspended: AtomicBool::new(false),
             is_aborted: AtomicBool::new(false),
         });
         COMMS.write().unwrap_or_else(PoisonError::into_inner).insert(comm.handle, Arc::clone(&comm));
@@ -291,6 +293,19 @@ impl Comm {
             *forced = choice;
             lock(&self.served).clear();
         }
+        Ok(())
+    }
+
+    /// Drops what calls have prepared, except the memory that other ranks access. A call of all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    fn release_prepared(&self, communicator: &Communicator) -> std::result::Result<(), Error> {
+        let mut forced = lock(&self.forced);
+        communicator.force_algorithm(None)?;
+        // The next call that names an algorithm must select it again.
+        *forced = None;
+        lock(&self.served).clear();
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What a communicator is made of.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
 
 use mscclpp_exec::Communicator;
 
@@ -40,16 +41,16 @@ pub(crate) unsafe fn properties(comm: &Comm, at: *mut c_void) -> Result<()> {
     Ok(())
 }
 
-/// Returns a statistic of memory: 0 the bytes that can be released, 1 whether they are, 2 those that cannot, 3 all.
+/// Returns a statistic of memory: 0 the bytes that a suspension releases, 1 whether the communicator is suspended, 2 the bytes that stay,
+/// 3 all. Other ranks access the memory of calls, so that none of it is released.
 pub(crate) fn memory_statistic(comm: &Comm, statistic: c_int) -> Result<u64> {
     let communicator = comm.ready()?;
     let _calling = comm.calling();
     let (prepared, other) = communicator.device_memory()?;
     match statistic {
-        0 => Ok(prepared),
-        1 => Ok(0),
-        2 => Ok(other),
-        3 => Ok(prepared + other),
+        0 => Ok(0),
+        1 => Ok(u64::from(comm.is_suspended.load(Ordering::Relaxed))),
+        2 | 3 => Ok(prepared + other),
         _ => Err(Failure::argument(format!("stat: expected 0 to 3, found {statistic}"))),
     }
 }

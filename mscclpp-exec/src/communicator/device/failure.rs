@@ -81,8 +81,8 @@ impl Communicator {
 }
 
 impl Communicator {
-    /// Returns the bytes of device memory that calls on this rank keep: internal buffers and scratch of plans, which
-    /// [`force_algorithm`](Self::force_algorithm) releases, and memory of [`OnStream::alloc`](crate::OnStream::alloc).
+    /// Returns the bytes of device memory that calls on this rank keep: internal buffers and scratch of plans, which other ranks access
+    /// and which therefore stay until the communicator is dropped, and memory of [`OnStream::alloc`](crate::OnStream::alloc).
     ///
     /// # Errors
     /// [`Error::Busy`].
