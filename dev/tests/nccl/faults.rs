@@ -6,6 +6,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         ("killed_rank_is_a_remote_error", || fault("kill", &[1], 6, "rank 1 (pid ")),
         ("rank_that_ends_is_a_remote_error", || fault("exit", &[1], 6, "rank 1 (pid ")),
+        ("part_without_rank_0_that_ends_is_a_remote_error", || fault("part", &[0], 6, "rank 0 (pid ")),
         ("late_rank_is_a_timeout", || fault("late", &[], 8, "rank 1 (pid ")),
         ("late_first_call_is_a_timeout", || fault("first", &[], 8, "rank 1 (pid ")),
         ("communicator_that_is_aborted_before_it_is_created_is_a_remote_error", || {

@@ -315,6 +315,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// The job of the communicator has failed because of ranks that the communicator, which is a part of it, does not have.
+    #[error("the job of this communicator has failed: {reason}")]
+    JobFailed {
+        /// Class of the failure.
+        kind: ErrorKind,
+        /// The failure, with the ranks' numbers in the job.
+        reason: String,
+    },
     /// More bytes than a call accepts.
     #[error("expected at most {limit} bytes for {call}, found {bytes} bytes")]
     TooLarge {

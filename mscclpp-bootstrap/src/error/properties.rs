@@ -52,7 +52,7 @@ impl Error {
             | Self::NotObserved { .. }
             | Self::Unreachable { .. } => ErrorKind::Timeout,
             Self::NoDescriptor { .. } => ErrorKind::OutOfResources,
-            Self::CallFailed { kind, .. } => *kind,
+            Self::CallFailed { kind, .. } | Self::JobFailed { kind, .. } => *kind,
             Self::Died { .. }
             | Self::Unresponsive { .. }
             | Self::RankLeft { .. }

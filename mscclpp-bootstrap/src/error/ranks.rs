@@ -19,7 +19,8 @@ impl Error {
     }
 
     /// Returns this error with other numbers for the ranks in it. An error that blames a rank without a number becomes
-    /// [`Error::System`] with the same text: it is a failure of the job that reaches a communicator without that rank.
+    /// [`Error::JobFailed`] of the same class and with the same text: it is a failure of the job that reaches a communicator without
+    /// that rank.
     pub(crate) fn map_ranks(self, number: impl Fn(u32) -> Option<u32>) -> Self {
         let mut unknown = false;
         let mut mapped = self.clone();
@@ -68,7 +69,7 @@ impl Error {
             _ => {}
         }
         if unknown {
-            return Self::System { what: "the job of this communicator has failed".into(), reason: self.to_string() };
+            return Self::JobFailed { kind: self.kind(), reason: self.to_string() };
         }
         mapped
     }
@@ -76,6 +77,8 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
+    use mscclpp_core::diag::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -87,7 +90,8 @@ mod tests {
         let mapped = error.clone().map_ranks(number);
         assert_eq!((mapped.lost(), mapped.rank()), (vec![1], Some(0)));
         let other = error.clone().map_ranks(|_| None);
-        assert!(matches!(&other, Error::System { reason, .. } if *reason == error.to_string()), "{other}");
+        assert_eq!(other.kind(), ErrorKind::RankLost);
+        assert_eq!(other.to_string(), format!("the job of this communicator has failed: {error}"));
         assert!(other.lost().is_empty());
     }
 }

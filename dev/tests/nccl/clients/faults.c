@@ -125,6 +125,14 @@ int main(int argc, char** argv) {
   if (!strcmp(fault, "stop") && rank == 1) raise(SIGSTOP);
   if (!strcmp(fault, "late") && rank == 1) sleep(20);
   if (!strcmp(fault, "exit") && rank == 1) return 0;
+  if (!strcmp(fault, "part")) {
+    ncclComm_t part = part_of(comm, rank > 0);
+    if (rank == 0) return 0;
+    report(part);
+    OK(ncclCommAbort, (ncclComm_t), part);
+    OK(ncclCommAbort, (ncclComm_t), comm);
+    return 0;
+  }
   if (!strcmp(fault, "shrink")) {
     // Rank 1 makes no further call; the others end theirs and continue.
     if (rank == 1) {
