@@ -163,6 +163,31 @@ fn bad_specifications_are_refused_without_recording() {
 }
 
 #[test]
+fn no_call_panics_after_a_refused_specification() {
+    let mut spec = all_reduce(4);
+    spec.instances = u32::MAX;
+    let found = codes(record(spec, |p| {
+        let switch = p.switch_channel(p.ranks(), BufferKind::Input);
+        let group = p.thread_block_group([0, 1]);
+        for rank in p.ranks() {
+            let (mine, peer) = (rank.input().chunk(0), p.rank(rank.id() ^ 1));
+            let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
+            channels.handshake(0).relaxed();
+            rank.port_channel(peer).put(peer.output().chunk(0), mine, 0);
+            rank.memory_channel(peer).put(peer.output().chunk(0), mine, &group);
+            rank.copy(rank.scratch(1).chunk(0), mine, 0);
+            rank.reduce(mine, [rank.output().chunk(0)], 0);
+            rank.semaphore(1).acquire(0);
+            rank.barrier([0, 1]);
+            switch.at(rank).broadcast(0..1, mine, 0);
+            p.expect(rank.output().chunk(0), mine);
+            p.pipeline(16, 1, || rank.copy(rank.output().chunk(0), mine, 0));
+        }
+    }));
+    assert_eq!(found, [Code::TooLarge]);
+}
+
+#[test]
 fn handles_of_another_program_are_refused() {
     let other = Program::new(all_reduce(2));
     let found = codes(record(all_reduce(2), |p| {

@@ -28,6 +28,8 @@ impl Recorder {
         let ranks = self.spec().num_ranks;
         match u32::try_from(id) {
             Ok(POISON) => POISON,
+            // There are no tables if the specification is rejected, which says enough.
+            Ok(id) if id < ranks && self.trace.ranks.is_empty() => POISON,
             Ok(id) if id < ranks => id,
             _ => {
                 self.report_error(
