@@ -181,16 +181,14 @@ impl Recorder {
     }
 
     /// Returns a chunk of a buffer (`input`, `output` or `scratch`): for scratch by its index among all of the rank's.
-    fn chunk(&self, py: Python<'_>, place: Place, rank: i64, buffer: &str, start: i64, end: i64) -> PyResult<Handle> {
-        let range = Value::Range(RangeValue { start: Some(i128::from(start)), end: Some(i128::from(end)) });
+    fn chunk(&self, py: Python<'_>, place: Place, rank: u32, buffer: &str, start: i128, end: i128) -> PyResult<Handle> {
+        let range = Value::Range(RangeValue { start: Some(start), end: Some(end) });
         let value = self.record(py, place, |program, scratch| {
             let method = |ty: &str, name: &str| registry::method(ty, name).map(|method| method.call);
             let (Some(get_rank), Some(chunk)) = (method("Program", "rank"), method("Buffer", "chunk")) else {
                 return Ok(Value::Unit);
             };
-            // A negative rank is none of the program's, as every other number that is too large.
-            let number = u32::try_from(rank).unwrap_or(u32::MAX);
-            let owner = get_rank(program, &Value::Unit, &[Value::Int(i128::from(number))])?;
+            let owner = get_rank(program, &Value::Unit, &[Value::Int(i128::from(rank))])?;
             let buffer = match (buffer, &owner) {
                 ("scratch", Value::Rank(rank)) => {
                     let len = scratch.get(*rank as usize).copied().unwrap_or(0);

@@ -27,15 +27,13 @@ pub(super) fn argument(program: u64, given: &Bound<'_, PyAny>) -> PyResult<Value
         return list_of(program, list.iter());
     }
     if let Ok(tuple) = given.cast::<PyTuple>() {
-        return match tuple.extract::<(i64, i64)>() {
+        return match tuple.extract::<(i128, i128)>() {
             // A pair is a range; lists of numbers are lists.
-            Ok((start, end)) => {
-                Ok(Value::Range(RangeValue { start: Some(i128::from(start)), end: Some(i128::from(end)) }))
-            }
+            Ok((start, end)) => Ok(Value::Range(RangeValue { start: Some(start), end: Some(end) })),
             Err(_) => list_of(program, tuple.iter()),
         };
     }
-    given.extract::<i64>().map(|int| Value::Int(i128::from(int)))
+    given.extract::<i128>().map(Value::Int)
 }
 
 fn list_of<'py>(program: u64, items: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Value> {

@@ -66,6 +66,12 @@ class Fragment(unittest.TestCase):
         self.assertEqual(raised.exception.findings, (finding,))
         return finding
 
+    def rejects_all(self) -> set[str]:
+        """Returns the rules of the findings for which the program is rejected."""
+        with self.assertRaises(PlanError) as raised:
+            self.program.to_json()
+        return {finding.code for finding in raised.exception.findings}
+
 
 class Plans(unittest.TestCase):
     def test_plan_has_the_operations_of_the_program(self) -> None:
@@ -165,8 +171,25 @@ class Operations(Fragment):
     def test_rank_that_does_not_exist_is_rejected(self) -> None:
         self.rejects("M0002", lambda: Rank(2))
 
-    def test_negative_rank_is_rejected(self) -> None:
-        self.rejects("M0002", lambda: Rank(-1))
+    def test_numbers_that_no_rank_has_are_rejected(self) -> None:
+        # 2^32 - 1 is the recorder's number of ranks that it has rejected.
+        for number in (-1, 2**32 - 1, 2**63, 2**64, 2**200):
+            for call in (Rank, lambda rank: MemoryChannel(rank, 0), lambda rank: SwitchChannel([0, rank], BufferType.input)):
+                with self.subTest(number), self.assertRaisesRegex(PlanError, rf"expected a rank in 0\.\.2, found {number}"):
+                    call(number)
+        self.assertEqual(self.rejects_all(), {"M0002"})
+
+    def test_numbers_of_any_size_are_rejected_by_their_rules(self) -> None:
+        huge = 2**64
+        switch = SwitchChannel([0, 1], BufferType.output).at_rank(0)
+        for code, call in [
+            ("M0011", lambda: self.channel.signal(tb=huge)),
+            ("M0011", lambda: self.rank.barrier([0, huge])),
+            ("M0004", lambda: switch.reduce(huge, 1, self.output[0:1], tb=0)),
+        ]:
+            with self.subTest(code), self.assertRaisesRegex(PlanError, code) as raised:
+                call()
+            self.assertIn(str(huge), str(raised.exception))
 
     def test_channel_to_itself_is_rejected(self) -> None:
         self.rejects("M0014", lambda: MemoryChannel(0, 0))
@@ -186,20 +209,26 @@ class Operations(Fragment):
         self.rejects("M0006", lambda: self.rank.copy(self.output[1:1], self.input[1:1], tb=0))
 
     def test_forged_chunk_is_rejected(self) -> None:
-        self.rejects("M0004", lambda: self.rank.copy(Chunk(0, BufferType.output, 4, 1), self.input[0:1], tb=0))
-        for chunk in [
-            Chunk(0, BufferType.scratch, 2, 1),
-            Chunk(0, BufferType.output, -1, 1),
-            Chunk(9, BufferType.output, 0, 1),
-            Chunk(-9, BufferType.output, 0, 1),
-            Chunk(0, BufferType.output, 2**62, 1),
+        for code, chunk in [
+            ("M0004", Chunk(0, BufferType.scratch, 2, 1)),
+            ("M0004", Chunk(0, BufferType.output, 4, 1)),
+            ("M0004", Chunk(0, BufferType.output, -1, 1)),
+            ("M0004", Chunk(0, BufferType.output, 2**64, 1)),
+            ("M0002", Chunk(9, BufferType.output, 0, 1)),
+            ("M0002", Chunk(-9, BufferType.output, 0, 1)),
+            ("M0002", Chunk(2**32 - 1, BufferType.output, 0, 1)),
         ]:
-            with self.subTest(chunk), self.assertRaises(PlanError):
+            with self.subTest(chunk), self.assertRaises(PlanError) as raised:
                 self.rank.copy(chunk, self.input[0:1], tb=0)
+            self.assertEqual([finding.code for finding in raised.exception.findings], [code])
 
     def test_slices_beyond_a_buffer_are_rejected(self) -> None:
-        with self.assertRaisesRegex(PlanError, r"chunks 3\.\.5 are outside of the input of rank 0, which has 4"):
-            self.input[3:5]
+        finding = self.rejects("M0004", lambda: self.input[3:5])
+        self.assertRegex(finding.message, r"chunks 3\.\.5 are outside of the input of rank 0, which has 4")
+        self.program.__exit__(None, None, None)
+        with self.assertRaisesRegex(PlanError, "chunks 0..3 are outside of the scratch"):
+            self.scratch[:3]
+        self.program.__enter__()
         for key in [slice(-1, 1), slice(2, 1), slice(0, 4, 2)]:
             with self.assertRaises(ValueError):
                 self.input[key]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mscclpp.language.internal.globals import get_program
 from mscclpp.language.internal.types import BufferType, ChannelType, Chunk, RankGroup, ReduceOperationType, SyncType
-from mscclpp.language.rank import _rank_number, block, blocks, chunk_list, in_scratch, reduction, sync
+from mscclpp.language.rank import block, blocks, chunk_list, in_scratch, rank_number, reduction, sync
 from mscclpp.language.thread_block_group import ThreadBlockGroup
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class _Channel:
 
     def __init__(self, dst_rank: int, src_rank: int) -> None:
         self._program = get_program()
-        owner = self._program._call(None, "rank", _rank_number(src_rank))
+        owner = self._program._call(None, "rank", rank_number(self._program, src_rank))
         method = f"{self.channel_type.value}_channel"
-        self._handle = self._program._call(owner, method, _rank_number(dst_rank))
+        self._handle = self._program._call(owner, method, rank_number(self._program, dst_rank))
         self.dst_rank = dst_rank
         self.src_rank = src_rank
 
@@ -163,7 +163,7 @@ class SwitchChannel:
         if not isinstance(buffer_type, BufferType):
             raise TypeError(f"expected a BufferType as buffer_type, such as BufferType.input, found {buffer_type!r}")
         self._program = get_program()
-        ranks = [_rank_number(rank) for rank in rank_list]
+        ranks = [rank_number(self._program, rank) for rank in rank_list]
         kind = f"BufferKind.{buffer_type.name.capitalize()}"
         self._handle = self._program._call(None, "switch_channel", ranks, kind)
         self.buffer_type = buffer_type
@@ -200,7 +200,7 @@ class SwitchChannelRankView:
     def __init__(self, channel: SwitchChannel, rank: int) -> None:
         self._program = channel._program
         self._buffer_type = channel.buffer_type
-        self._handle = self._program._call(channel._handle, "at", _rank_number(rank))
+        self._handle = self._program._call(channel._handle, "at", rank_number(self._program, rank))
 
     def reduce(
         self,

@@ -10,7 +10,7 @@ from mscclpp.language.channel import *
 from mscclpp.language.collectives import *
 from mscclpp.language.internal.globals import get_program, place, set_program
 from mscclpp.language.internal.types import BufferType, ChannelType, Chunk, ReduceOperationType, SyncType
-from mscclpp.language.rank import BaseBuffer, Semaphore
+from mscclpp.language.rank import BaseBuffer, Semaphore, rank_number
 from mscclpp.language.utils import AlgoSpec, ReplicationPolicy
 from mscclpp_rs import Plan, PlanError
 from mscclpp_rs._native import Handle, Recorder
@@ -179,7 +179,7 @@ class CollectiveProgram:
         if not isinstance(chunk.buffer, BufferType):
             raise TypeError(f"expected a BufferType as the buffer of {parameter}, found {chunk.buffer!r}")
         end = chunk.index + chunk.size
-        return self._recorder.chunk(place(), chunk.rank, chunk.buffer.name, chunk.index, end)
+        return self._recorder.chunk(place(), rank_number(self, chunk.rank), chunk.buffer.name, chunk.index, end)
 
     def _begin_pipeline(self, unit: int, num_chunks: int) -> None:
         self._recorder.begin_pipeline(place(), max(unit, 0), max(num_chunks, 0))

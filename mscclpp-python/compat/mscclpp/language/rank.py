@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mscclpp.language.internal.globals import get_program
+from mscclpp.language.internal.globals import find_program, get_program
 from mscclpp.language.internal.types import BufferType, Chunk, ReduceOperationType, SyncType
 from mscclpp.language.thread_block_group import ThreadBlockGroup
 from mscclpp_rs import PlanError
@@ -37,6 +37,18 @@ def blocks(program: CollectiveProgram, tb: object, tb_group: object) -> int | Ha
     if not isinstance(tb_group, ThreadBlockGroup):
         raise TypeError(f"expected a ThreadBlockGroup as tb_group, found {tb_group!r}")
     return program._call(None, "thread_block_group", [block(tb) for tb in tb_group.tb_list])
+
+
+def rank_number(program: CollectiveProgram, rank: object) -> int:
+    """Returns the number of a rank. Rejects the program if no rank has the number."""
+    if isinstance(rank, bool) or not hasattr(rank, "__index__"):
+        raise TypeError(f"expected the number of a rank, found {rank!r}")
+    number = int(rank.__index__())
+    ranks = program.num_ranks
+    if not 0 <= number < ranks:
+        help = f"use a rank from 0 to {ranks - 1}; around a ring, `(rank + 1) % {ranks}`"
+        program._reject("M0002", f"expected a rank in 0..{ranks}, found {number}", help)
+    return number
 
 
 def sync(data_sync: object) -> str:
@@ -79,7 +91,7 @@ class Rank:
 
     def __init__(self, rank: int) -> None:
         self._program = get_program()
-        self._handle = self._program._call(None, "rank", _rank_number(rank))
+        self._handle = self._program._call(None, "rank", rank_number(self._program, rank))
         self.rank = rank
 
     def get_input_buffer(self) -> BaseBuffer:
@@ -171,10 +183,13 @@ class BaseBuffer:
         if start > stop:
             raise ValueError(f"expected a slice that does not end before it starts, found [{start}:{stop}]")
         if stop > length:
-            raise PlanError(
-                f"chunks {start}..{stop} are outside of the {self.buffer_type.name} of rank {self.rank}, which has {length} "
-                f"chunks; use a slice within [0:{length}]"
-            )
+            owner = f"the {self.buffer_type.name} of rank {self.rank}"
+            message = f"chunks {start}..{stop} are outside of {owner}, which has {length} chunks"
+            help = f"use a slice within [0:{length}]"
+            program = find_program()
+            if program is not None:
+                program._reject("M0004", message, help)
+            raise PlanError(f"{message}; {help}")
         return Chunk(self.rank, self.buffer_type, self.offset + start, stop - start)
 
 
@@ -183,7 +198,7 @@ class Buffer(BaseBuffer):
 
     def __init__(self, rank: int, size: int) -> None:
         program = get_program()
-        owner = program._call(None, "rank", _rank_number(rank))
+        owner = program._call(None, "rank", rank_number(program, rank))
         allocated = program._call(owner, "scratch", size)
         start, length = allocated.extent or (0, 0)
         super().__init__(rank, BufferType.scratch, start, length)
@@ -194,7 +209,7 @@ class Semaphore:
 
     def __init__(self, rank: int, initial_value: int) -> None:
         self._program = get_program()
-        owner = self._program._call(None, "rank", _rank_number(rank))
+        owner = self._program._call(None, "rank", rank_number(self._program, rank))
         self._handle = self._program._call(owner, "semaphore", initial_value)
         self.rank = rank
         self.initial_value = initial_value
@@ -220,12 +235,3 @@ def _index(value: object) -> int:
     return int(value.__index__())
 
 
-def _rank_number(rank: object) -> int:
-    """Returns the number of a rank; a number that no rank has is rejected by the recorder."""
-    if isinstance(rank, bool) or not hasattr(rank, "__index__"):
-        raise TypeError(f"expected the number of a rank, found {rank!r}")
-    number = int(rank.__index__())
-    if number < 0:
-        num_ranks = get_program().num_ranks
-        get_program()._reject("M0002", f"expected a rank in 0..{num_ranks}, found {number}", "number ranks from 0")
-    return number

@@ -13,7 +13,7 @@ from mscclpp_rs import PlanError
 if TYPE_CHECKING:
     from mscclpp.language.program import CollectiveProgram
 
-__all__ = ["get_program", "set_program"]
+__all__ = ["find_program", "get_program", "set_program"]
 
 # Of each thread, so that threads record programs at the same time.
 _current_program: ContextVar[CollectiveProgram | None] = ContextVar("program", default=None)
@@ -31,12 +31,17 @@ def set_program(program: CollectiveProgram | None) -> CollectiveProgram | None:
     return before
 
 
+def find_program() -> CollectiveProgram | None:
+    """Returns the program that operations of this thread are added to; `None` outside of `with CollectiveProgram(...)`."""
+    return _current_program.get()
+
+
 def get_program() -> CollectiveProgram:
     """Returns the program that operations are added to.
 
     Raises `PlanError` outside of `with CollectiveProgram(...)`.
     """
-    program = _current_program.get()
+    program = find_program()
     if program is None:
         raise PlanError("there is no program: use ranks, buffers and channels within `with CollectiveProgram(...)`")
     return program
