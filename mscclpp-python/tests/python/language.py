@@ -402,6 +402,14 @@ class Programs(unittest.TestCase):
         self.assertEqual(json.loads(outer.to_json())["name"], "outer")
         self.assertEqual(inner.to_json(), swap().to_json())
 
+    def test_a_program_may_be_entered_within_itself(self) -> None:
+        with CollectiveProgram("p", TestCollective(1, 1, 1), 1) as program:
+            with program:
+                Rank(0)
+            Rank(0)
+        with self.assertRaisesRegex(PlanError, "there is no program"):
+            Rank(0)
+
     def test_operations_after_a_failed_loop_are_outside_of_it(self) -> None:
         with CollectiveProgram("copy", TestCollective(1, 1, 1), 1) as program:
             with self.assertRaises(ZeroDivisionError), LoopIterationContext(1024, 1):

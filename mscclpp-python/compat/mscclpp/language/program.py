@@ -97,6 +97,8 @@ class CollectiveProgram:
             "tags": {} if tags is None else dict(tags),
         }
         self._recorder = Recorder(self._spec)
+        # The programs around this one, which may be entered again within itself.
+        self._outer: list[CollectiveProgram | None] = []
 
     @classmethod
     def from_spec(cls, spec: AlgoSpec) -> CollectiveProgram:
@@ -131,13 +133,13 @@ class CollectiveProgram:
         return program
 
     def __enter__(self) -> CollectiveProgram:
-        self._outer = set_program(self)
+        self._outer.append(set_program(self))
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        set_program(self._outer)
+        set_program(self._outer.pop())
 
     def plan(self, *, check: bool = True, allow: list[str] | None = None) -> Plan:
         """Ends the program and returns its plan, after the checks.
