@@ -326,6 +326,8 @@ class Operations(Fragment):
             lambda: CollectiveProgram("p", AllReduce(2, 1, True), 2, instances="2"),
             lambda: CollectiveProgram("p", AllReduce(2, 1, True), 2, instance=2),
             lambda: CollectiveProgram("p", AllReduce(2, 1, True), 2, tags={"a": "b"}),
+            lambda: CollectiveProgram("p", AllReduce(2, 1, True), 2, replication_policy=None),
+            lambda: CollectiveProgram("p", AllReduce(2, 1, True), 2, replication_policy="none"),
         ]:
             with self.assertRaises((TypeError, AttributeError)):
                 call()

@@ -54,6 +54,11 @@ class CollectiveProgram:
     ) -> None:
         if not isinstance(collective, Collective):
             raise TypeError(f"expected a Collective, such as AllReduce(2, 1, True), found {collective!r}")
+        if not isinstance(replication_policy, ReplicationPolicy):
+            raise TypeError(
+                "expected a ReplicationPolicy as replication_policy, such as ReplicationPolicy.interleaved, found "
+                f"{replication_policy!r}"
+            )
         if collective.num_ranks != num_ranks:
             raise ValueError(
                 f"the collective has {collective.num_ranks} ranks and the program {num_ranks}; give both the same number"
@@ -87,7 +92,7 @@ class CollectiveProgram:
             "protocol": protocol,
             "instr_fusion": instr_fusion,
             "auto_sync": auto_sync,
-            "replicate": str(replication_policy) != "none",
+            "replicate": replication_policy is not ReplicationPolicy.none,
             "reuse_resources": reuse_resources,
             "num_threads_per_block": num_threads_per_block,
             "use_double_scratch_buffer": use_double_scratch_buffer,
