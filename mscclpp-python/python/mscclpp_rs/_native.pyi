@@ -109,6 +109,8 @@ class PlanError(RuntimeError):
 
 @final
 class Location:
+    def __new__(cls, file: str, line: int, column: int, variables: Sequence[tuple[str, int]]) -> Location: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
     @property
     def file(self) -> str: ...
     @property
@@ -120,6 +122,15 @@ class Location:
 
 @final
 class Finding:
+    def __new__(
+        cls,
+        code: str,
+        message: str,
+        help: str | None,
+        place: Location | str | None,
+        notes: Sequence[tuple[str, Location | str | None]],
+    ) -> Finding: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
     @property
     def code(self) -> str: ...
     @property

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pathlib
+import pickle
 import threading
 import unittest
 from collections.abc import Callable
@@ -161,6 +163,15 @@ class Findings(unittest.TestCase):
         finding = raised.exception.findings[0]
         self.assertRegex(finding.code, r"^M\d{4}$")
         self.assertTrue(finding.slug and finding.rule and finding.message and finding.help)
+
+    def test_exceptions_have_their_findings_in_other_processes(self) -> None:
+        with self.assertRaises(PlanError) as raised:
+            swap(last_wait=False).to_json()
+        found = pickle.loads(pickle.dumps(raised.exception))
+        self.assertEqual((str(found), found.findings), (str(raised.exception), raised.exception.findings))
+        self.assertEqual(copy.deepcopy(raised.exception).findings, raised.exception.findings)
+        with self.assertRaisesRegex(ValueError, "there is no rule M9999"):
+            Finding("M9999", "", None, None, [])
 
     def test_plan_error_is_a_runtime_error(self) -> None:
         # Programs of the reference handle this class.
