@@ -40,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use crate::kernels::{Kernel, KernelChannels, KernelModule, compile_image};
     #[pymodule_export]
-    use crate::plan::{Finding, Location, Plan, plan_sizes, run_plan, time_plan};
+    use crate::plan::{Finding, Location, Plan, plan_sizes, run_plan, time_plan, type_size};
     #[pymodule_export]
     use crate::recorder::{Handle, Recorder};
     #[pymodule_export]

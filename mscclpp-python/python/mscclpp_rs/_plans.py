@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._native import Plan, plan_sizes, run_plan, time_plan
+from ._native import Plan, plan_sizes, run_plan, time_plan, type_size
 
 __all__ = ["Timing", "run", "sizes", "time"]
 
@@ -69,14 +69,17 @@ def run(
     The plan's range of message sizes is ignored. Raises `TypeError` and `ValueError` for inputs that do not fit, and
     `mscclpp_rs.Error` if the plan cannot make progress.
     """
-    if not inputs:
-        raise ValueError(f"expected an input for each of {plan.num_ranks} ranks, found none")
+    # The rows of an array of two dimensions are inputs as well.
     found = [_buffer(value) for value in inputs]
+    if not found:
+        raise ValueError(f"expected an input for each of {plan.num_ranks} ranks, found none")
     names = {name for _, name, _ in found}
     if dtype is None:
         if len(names) != 1:
             raise TypeError(f"expected inputs of one type, found {', '.join(sorted(names))}")
         dtype = names.pop()
+    else:
+        dtype = _NAMES.get(dtype, dtype)
     length = found[0][0].nbytes
     if count is None:
         count = _count(plan, length, dtype)
@@ -103,7 +106,8 @@ def time(
     """
     if launches < 1 or warmup < 0:
         raise ValueError(f"expected at least 1 launch after 0 or more others, found {launches} after {warmup}")
-    return Timing(tuple(time_plan(plan, (dtype, count, op, accumulate, workers), warmup, launches)))
+    message = (_NAMES.get(dtype, dtype), count, op, accumulate, workers)
+    return Timing(tuple(time_plan(plan, message, warmup, launches)))
 
 
 def sizes(plan: Plan, count: int, *, dtype: str = "float32") -> tuple[int, int]:
@@ -111,12 +115,12 @@ def sizes(plan: Plan, count: int, *, dtype: str = "float32") -> tuple[int, int]:
 
     Raises `mscclpp_rs.Error` for a message that the plan cannot divide.
     """
-    return plan_sizes(plan, dtype, count)
+    return plan_sizes(plan, _NAMES.get(dtype, dtype), count)
 
 
 def _count(plan: Plan, nbytes: int, dtype: str) -> int:
     """Returns the elements of the message that an input of a length implies."""
-    size = _item_size(dtype)
+    size = type_size(dtype)
     if nbytes % size:
         raise ValueError(f"expected inputs of whole elements of {size} bytes, found {nbytes} bytes")
     num_input, num_output, _ = plan.chunks()
@@ -128,16 +132,6 @@ def _count(plan: Plan, nbytes: int, dtype: str) -> int:
     if count * num_output % num_input:
         raise ValueError(f"expected an input that {num_input} chunks divide, found {count} elements")
     return count * num_output // num_input
-
-
-def _item_size(dtype: str) -> int:
-    if dtype.startswith(("f8", "fp8", "e4m3", "e5m2")):
-        return 1
-    bits = "".join(letter for letter in dtype if letter.isdigit())
-    sizes = {"int": 4, "half": 2, "float": 4, "double": 8}
-    if not bits and dtype not in sizes:
-        raise ValueError(f"expected a data type such as float32, found {dtype!r}")
-    return int(bits) // 8 if bits else sizes[dtype]
 
 
 _Rebuild = Callable[[bytearray, str], Any]
@@ -194,7 +188,8 @@ def _to_numpy(dtype: Any, shape: tuple[int, ...]) -> _Rebuild:
     def rebuild(output: bytearray, _: str) -> Any:
         import numpy
 
-        array = numpy.frombuffer(output, dtype=dtype)
+        # A sum of bytes that are 0 or 1 is a truth value as well, but not the byte of one.
+        array = numpy.frombuffer(output, dtype=numpy.uint8) != 0 if dtype == bool else numpy.frombuffer(output, dtype=dtype)
         return array.reshape(shape) if array.size == _product(shape) else array
 
     return rebuild
@@ -207,11 +202,17 @@ def _of_tensor(torch: Any, tensor: Any) -> tuple[memoryview, str, _Rebuild]:
         raise ValueError("expected a contiguous tensor; copy it with .contiguous()")
     name = str(tensor.dtype).removeprefix("torch.")
     shape = tuple(tensor.shape)
-    flat = tensor.detach().reshape(-1).view(torch.uint8)
+    # A view may negate or conjugate what is read.
+    flat = tensor.detach().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
     view = memoryview(flat.numpy()) if flat.numel() else memoryview(b"")
 
     def rebuild(output: bytearray, _: str) -> Any:
-        made = torch.frombuffer(output, dtype=tensor.dtype) if output else torch.empty(0, dtype=tensor.dtype)
+        if not output:
+            made = torch.empty(0, dtype=tensor.dtype)
+        elif tensor.dtype == torch.bool:
+            made = torch.frombuffer(output, dtype=torch.uint8) != 0
+        else:
+            made = torch.frombuffer(output, dtype=tensor.dtype)
         return made.reshape(shape) if made.numel() == _product(shape) else made
 
     return view, _NAMES.get(name, name), rebuild

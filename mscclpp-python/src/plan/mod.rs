@@ -8,4 +8,4 @@ mod run;
 pub(crate) use error::{PlanError, add_to, rejected};
 pub(crate) use finding::{Finding, Location};
 pub(crate) use object::{Plan, rules};
-pub(crate) use run::{data_type, plan_sizes, reduction, run_plan, time_plan};
+pub(crate) use run::{data_type, plan_sizes, reduction, run_plan, time_plan, type_size};

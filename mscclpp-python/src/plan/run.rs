@@ -135,3 +135,9 @@ pub(crate) fn plan_sizes(py: Python<'_>, plan: &Plan, dtype: String, count: u64)
     let prepared = py.detach(|| executor.prepare(plan.image(), bound.message)).map_err(failed)?;
     Ok((prepared.input_len(), prepared.output_len()))
 }
+
+/// Returns the bytes of an element. Raises `ValueError` for an unknown type.
+#[pyfunction]
+pub(crate) fn type_size(dtype: &str) -> PyResult<usize> {
+    Ok(data_type(dtype)?.size())
+}

@@ -215,12 +215,24 @@ class Runs(unittest.TestCase):
         for options in ({"op": "xor"}, {"dtype": "float33"}, {"dtype": "complex64"}, {"accumulate": "f8"}, {"count": 3}):
             with self.subTest(options), self.assertRaises((ValueError, mscclpp_rs.Error)):
                 mscclpp_rs.run(plan, [good, good], **options)
+        for dtype in ("float3", "float8_e4m3fnuz", "int16"):
+            with self.assertRaisesRegex(ValueError, f"expected a data type such as float32, found `{dtype}`"):
+                mscclpp_rs.run(plan, [good, good], dtype=dtype)
+        with self.assertRaises(TypeError):
+            mscclpp_rs.run(plan, [good, good], dtype=float)
         with self.assertRaises((OverflowError, ValueError)):
             mscclpp_rs.run(plan, [good, good], count=-1)
         with self.assertRaises(ValueError):
             mscclpp_rs.run(Plan.builtin("reducescatter_ring", 2), [array.array("f", [1.0] * 3)] * 2)
         with self.assertRaises(ValueError):
             mscclpp_rs.run(plan, [memoryview(array.array("f", [1.0] * 4))[::2]] * 2)
+
+    def test_types_have_the_names_of_pytorch_too(self) -> None:
+        # 1 and 2, whose sum is 3.
+        inputs = [bytes([0x38]), bytes([0x40])]
+        outputs = mscclpp_rs.run(Plan.builtin("allreduce_all_pairs", 2), inputs, dtype="float8_e4m3fn")
+        self.assertEqual(outputs[0].tobytes(), bytes([0x44]))
+        self.assertEqual(mscclpp_rs.sizes(Plan.builtin("allgather_ring", 2), 8, dtype="float8_e5m2"), (4, 8))
 
     def test_deadlock_is_an_error(self) -> None:
         plan = Plan.load(broken(), check=False)
@@ -270,6 +282,15 @@ class Numpy(unittest.TestCase):
         outputs = mscclpp_rs.run(Plan.builtin("allgather_ring", 2), [numpy.full((2, 2), rank) for rank in range(2)])
         self.assertEqual(outputs[1].tolist(), [0] * 4 + [1] * 4)
 
+    def test_rows_of_an_array_are_inputs(self) -> None:
+        outputs = mscclpp_rs.run(Plan.builtin("allreduce_ring", 2), numpy.arange(8, dtype=numpy.float32).reshape(2, 4))
+        self.assertEqual(outputs[1].tolist(), [4, 6, 8, 10])
+
+    def test_sums_of_truth_values_are_truth_values(self) -> None:
+        inputs = [numpy.array([True, False]), numpy.array([True, False])]
+        for output in mscclpp_rs.run(Plan.builtin("allreduce_ring", 2), inputs):
+            self.assertEqual(output.view(numpy.uint8).tolist(), [1, 0])
+
     def test_arrays_that_are_not_contiguous_are_rejected(self) -> None:
         with self.assertRaisesRegex(ValueError, "contiguous"):
             mscclpp_rs.run(Plan.builtin("allreduce_ring", 2), [numpy.zeros((4, 4)).T[::2]] * 2)
@@ -298,6 +319,18 @@ class Torch(unittest.TestCase):
             for output in mscclpp_rs.run(plan, inputs):
                 self.assertTrue(torch.equal(output, inputs[0] + inputs[1]))
                 self.assertEqual(output.dtype, dtype)
+
+    def test_rows_of_a_tensor_are_inputs(self) -> None:
+        outputs = mscclpp_rs.run(Plan.builtin("allreduce_ring", 2), torch.arange(8.0).reshape(2, 4))
+        self.assertEqual(outputs[1].tolist(), [4, 6, 8, 10])
+
+    def test_truth_values_and_negated_views_have_their_values(self) -> None:
+        plan = Plan.builtin("allreduce_ring", 2)
+        truth = mscclpp_rs.run(plan, [torch.tensor([True, False])] * 2)[0]
+        self.assertEqual(truth.view(torch.uint8).tolist(), [1, 0])
+        negated = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
+        self.assertEqual(mscclpp_rs.run(plan, [negated.contiguous()] * 2)[0].tolist(), [-4.0, -8.0])
+        self.assertEqual(mscclpp_rs.run(plan, [torch._neg_view(torch.ones(2))] * 2)[0].tolist(), [-2.0, -2.0])
 
     def test_empty_tensors_have_empty_results(self) -> None:
         outputs = mscclpp_rs.run(Plan.builtin("allreduce_ring", 2), [torch.empty(0)] * 2)
