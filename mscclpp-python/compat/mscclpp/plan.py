@@ -128,7 +128,7 @@ class ExecutionPlanRegistry:
     ) -> ExecutionPlanHandle | None:
         """Returns the plan for a call: the first selector's that returns one; without selectors, the first that serves it.
 
-        Selectors get the plans that serve the call.
+        Selectors get the plans that serve the call. Raises `TypeError` if one returns anything but a plan or `None`.
         """
         request = Request(
             collective, world_size, n_ranks_per_node, message_size, send_buffer, recv_buffer, stream, hints or {}
@@ -138,8 +138,10 @@ class ExecutionPlanRegistry:
             return None
         for selector in (self._selector, self._default_selector):
             found = selector({collective: serving}, request) if selector is not None else None
-            if found is not None:
+            if isinstance(found, ExecutionPlanHandle):
                 return found
+            if found is not None:
+                raise TypeError(f"expected the selector to return an ExecutionPlanHandle or None, found {found!r}")
         return serving[0] if self._selector is None and self._default_selector is None else None
 
 

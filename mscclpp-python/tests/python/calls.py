@@ -182,8 +182,14 @@ class Calls(unittest.TestCase):
             executor.execute(RANK + 1, *arguments, algo.execution_plan)
         with self.assertRaises(ValueError):
             executor.execute(RANK, *arguments, algo.execution_plan, 0, mscclpp.PacketType.LL8)
-        with self.assertRaises(TypeError):
-            mscclpp.Executor(GROUP)
+        for call in (
+            lambda: mscclpp.Executor(GROUP),
+            lambda: executor.execute(RANK, *arguments, algo.execution_plan.plan),
+            lambda: execute(algo, given, output, comm=GROUP),
+            lambda: mscclpp.Algorithm(execution_plan=algo.execution_plan.plan),
+        ):
+            with self.assertRaisesRegex(TypeError, "expected (the communicator of a CommGroup|an ExecutionPlan)"):
+                call()
 
     def test_buffers_are_tensors_of_the_host(self) -> None:
         buffer = mscclpp.RawGpuBuffer(64)

@@ -218,6 +218,15 @@ class Selection(unittest.TestCase):
         self.assertEqual(self.select(16), "small")
         self.assertEqual(requests[0], ("sendrecv", 16, True, ["sendrecv"]))
 
+    def test_selectors_that_return_something_else_are_reported(self) -> None:
+        for found in ("small", True, self.registry.get_plans("sendrecv")):
+            mscclpp.plan.set_selector(lambda plans, request, found=found: found)
+            with self.assertRaisesRegex(TypeError, "expected the selector to return an ExecutionPlanHandle or None"):
+                self.select(16)
+        mscclpp.plan.set_selector(lambda plans, request: 1 / 0)
+        with self.assertRaises(ZeroDivisionError):
+            self.select(16)
+
     def test_ids_are_those_of_plans(self) -> None:
         (small, large) = self.registry.get_plans("sendrecv")
         self.assertIs(self.registry.get(small.id), small)
@@ -241,6 +250,9 @@ class Selection(unittest.TestCase):
         builder.set_fallback_algorithm_selector(lambda algorithms, request: algorithms["sendrecv"]["swap"])
         collection = builder.build()
         self.assertIs(collection.select(mscclpp.Request("sendrecv", 2, 2, 16)), algo)
+        builder.set_algorithm_selector(lambda algorithms, request: "swap")
+        with self.assertRaisesRegex(TypeError, "expected the selector to return an Algorithm or None, found 'swap'"):
+            builder.build().select(mscclpp.Request("sendrecv", 2, 2, 16))
         self.assertEqual(collection.get_by_collective("sendrecv"), [algo])
         default = builder.build_default_algorithms(0, 0, 0)
         self.assertEqual((len(default), default[0].name), (12, "default_allreduce_nvls_packet"))

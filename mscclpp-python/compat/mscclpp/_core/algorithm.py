@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from mscclpp._core.comm import Communicator, ExecutionPlan, Executor, execute
+from mscclpp._core.comm import Communicator, ExecutionPlan, Executor, checked, execute
 from mscclpp._core.native import NativeAlgorithm
 from mscclpp._core.types import CollectiveBufferMode, CommResult, DataType, ReduceOp
 from mscclpp_rs import Error
@@ -41,6 +41,8 @@ class Algorithm:
     ) -> None:
         if (execution_plan is None) == (native_handle is None):
             raise ValueError("expected an execution plan, or the name of a built-in algorithm as native_handle")
+        if execution_plan is not None and not isinstance(execution_plan, ExecutionPlan):
+            raise TypeError(f"expected an ExecutionPlan as execution_plan, found {execution_plan!r}")
         self.id = id
         self._plan = execution_plan
         self._native = native_handle
@@ -138,6 +140,7 @@ class Algorithm:
         Returns 0. If the algorithm does not serve the call, logs why and returns 5 (`CommResult.COMM_INVALID_USAGE`), on
         all ranks. Raises `mscclpp_rs.Error` for other failures.
         """
+        comm = checked(comm)
         if accum_dtype is not None and accum_dtype != dtype:
             raise ValueError(f"expected sums in the elements' type {dtype!r}, found accum_dtype {accum_dtype!r}")
         if extras:
@@ -220,9 +223,14 @@ class AlgorithmCollection:
         return found
 
     def select(self, request: Any) -> Algorithm | None:
-        """Returns what the selector selects for a request (`mscclpp.Request`), or else the fallback selector."""
+        """Returns what the selector selects for a request (`mscclpp.Request`), or else the fallback selector.
+
+        Raises `TypeError` if one returns anything but an algorithm or `None`.
+        """
         for selector in self._selectors:
-            found: Algorithm | None = selector(self.by_name(), request) if selector is not None else None
-            if found is not None:
+            found: object = selector(self.by_name(), request) if selector is not None else None
+            if isinstance(found, Algorithm):
                 return found
+            if found is not None:
+                raise TypeError(f"expected the selector to return an Algorithm or None, found {found!r}")
         return None

@@ -28,6 +28,13 @@ class Communicator:
         return self._native
 
 
+def checked(comm: object) -> Communicator:
+    """Returns a communicator. Raises `TypeError` for anything else, such as the group itself."""
+    if not isinstance(comm, Communicator):
+        raise TypeError(f"expected the communicator of a CommGroup, found {comm!r}")
+    return comm
+
+
 class CommGroup:
     """Connects the ranks of a job. One of three arguments says how:
 
@@ -173,9 +180,7 @@ class Executor:
     """Executes plans of the ranks of a communicator."""
 
     def __init__(self, comm: Communicator) -> None:
-        if not isinstance(comm, Communicator):
-            raise TypeError(f"expected the communicator of a CommGroup, found {comm!r}")
-        self._comm = comm
+        self._comm = checked(comm)
 
     def execute(
         self,
@@ -196,6 +201,8 @@ class Executor:
         """
         if rank != self._comm.native.rank:
             raise ValueError(f"expected rank {self._comm.native.rank}, that of the communicator, found {rank}")
+        if not isinstance(plan, ExecutionPlan):
+            raise TypeError(f"expected an ExecutionPlan, found {plan!r}")
         if packet_type != PacketType.LL16:
             raise ValueError(f"expected PacketType.LL16, found {packet_type!r}: plans use packets of 16 bytes")
         execute(
