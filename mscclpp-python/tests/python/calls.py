@@ -205,7 +205,20 @@ class Calls(unittest.TestCase):
         ):
             with self.assertRaises(ValueError):
                 call()
+        for call in (
+            lambda: buffer.to_dlpack("torch.uint8"),
+            lambda: mscclpp.RawGpuBuffer(64).to_dlpack("torch.float32", shape=[3]),
+            lambda: mscclpp.RawGpuBuffer(64).to_dlpack("torch.float32", shape=[-1]),
+        ):
+            with self.assertRaises(ValueError):
+                call()
+        raw = torch.utils.dlpack.from_dlpack(mscclpp.RawGpuBuffer(64).to_dlpack(data_type="fp8_e4m3b15", shape=[8, 8]))
+        self.assertEqual((raw.dtype, tuple(raw.shape)), (torch.uint8, (8, 8)))
         self.assertEqual(mscclpp.GpuBuffer((2, 3), dtype="float32").shape, (2, 3))
+        self.assertEqual(mscclpp.GpuBuffer(torch.tensor(4)).shape, (4,))
+        for options in ({"order": "F"}, {"strides": (4, 8)}):
+            with self.assertRaises(ValueError):
+                mscclpp.GpuBuffer((2, 3), **options)
 
     def test_interrupted_call_raises_and_all_ranks_learn_of_it(self) -> None:
         group = mscclpp.CommGroup(torch_group=dist.group.WORLD)

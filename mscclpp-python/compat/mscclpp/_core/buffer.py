@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +21,8 @@ _TYPES = {
     "torch.float8_e4m3fn": "fp8_e4m3",
     "torch.float8_e5m2": "fp8_e5m2",
     "torch.uint8": "uint8",
+    # No type of DLPack: bytes.
+    "fp8_e4m3b15": "uint8",
 }
 _SIZES = {"float32": 4, "int32": 4, "uint32": 4, "bfloat16": 2, "float16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1, "uint8": 1}
 
@@ -37,6 +41,7 @@ class RawGpuBuffer:
             raise ValueError(f"expected at least 1 byte, found {nelems}")
         self._bytes = nelems
         self._on_device = _native.has_devices()
+        self._is_exported = False
         self._memory: Any
         if self._on_device:
             self._memory = _native.Allocation(nelems)
@@ -78,16 +83,38 @@ class RawGpuBuffer:
         extents = list(shape) or [self._bytes // size]
         if self._on_device:
             return self._memory.to_dlpack(name, extents)
+        if any(extent < 0 for extent in extents) or math.prod(extents) * size != self._bytes:
+            raise ValueError(f"expected a shape of {self._bytes} bytes, found {extents} of {data_type}")
+        if self._is_exported:
+            raise ValueError("the memory is that of an earlier tensor; allocate again")
         import torch
 
-        return self._memory.view(getattr(torch, data_type.removeprefix("torch."))).reshape(extents).__dlpack__()
+        dtype = torch.uint8 if name == "uint8" else getattr(torch, data_type.removeprefix("torch."))
+        capsule = self._memory.view(dtype).reshape(extents).__dlpack__()
+        self._is_exported = True
+        return capsule
 
 
-def GpuBuffer(shape: int | Sequence[int], dtype: Any = float, **options: Any) -> Any:
-    """Returns a zeroed array of cupy on memory that ranks share, or of numpy on a machine without CUDA devices."""
+def GpuBuffer(
+    shape: int | Sequence[int],
+    dtype: Any = float,
+    strides: Sequence[int] | None = None,
+    order: str = "C",
+    granularity: GpuBufferGranularity = GpuBufferGranularity.MultiCastMinimum,
+) -> Any:
+    """Returns a zeroed array of cupy on memory that ranks share, or of numpy on a machine without CUDA devices.
+
+    Raises `ValueError` for strides and for other orders than `C`: arrays are in row-major order.
+    """
     import numpy
 
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    if strides is not None or order != "C":
+        raise ValueError(f"expected row-major order without strides, found order {order!r} and strides {strides!r}")
+    extents: tuple[int, ...]
+    try:
+        extents = (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        extents = tuple(shape)  # type: ignore[arg-type]
     if any(extent < 1 for extent in extents):
         raise ValueError(f"expected a shape without zeros, found {extents}")
     if not _native.has_devices():
