@@ -6,7 +6,7 @@ use mscclpp_exec::cuda::Stream;
 use mscclpp_exec::{Communicator, DataType, Element, Error, with_type};
 
 use super::memory::Memory;
-use super::target::Target;
+use super::target::{Algorithm, Target};
 use crate::failure::Failure;
 
 /// Makes a call of a communicator, or of one on a stream, which have methods of the same names.
@@ -85,7 +85,12 @@ impl Call {
         let (larger, smaller) = if input.bytes < output.bytes { (output, input) } else { (input, output) };
         let part = larger.address + if larger.bytes == smaller.bytes { 0 } else { rank * smaller.bytes };
         // The reference's callers name the whole buffer twice, or the rank's part of it.
-        let place = if smaller.address == larger.address || smaller.address == part {
+        let in_place = match &target.algorithm {
+            // Memory of no bytes has no address to compare: that of an empty tensor is 0.
+            Algorithm::Plan(plan) if larger.bytes == 0 => plan.collective().in_place,
+            _ => smaller.address == larger.address || smaller.address == part,
+        };
+        let place = if in_place {
             Place::InPlace(larger)
         } else if input.overlaps(output) {
             let text = format!(

@@ -88,6 +88,12 @@ class Calls(unittest.TestCase):
             self.assertEqual(execute(algorithm(plan), part, buffer, input_buffer=address), 0)
             self.assertEqual(buffer.tolist(), torch.cat([values(4, rank) for rank in range(SIZE)]).tolist())
 
+    def test_calls_without_elements_are_served_by_plans_of_both_kinds(self) -> None:
+        input, output = torch.empty(0, dtype=torch.int32), torch.empty(0, dtype=torch.int32)
+        for in_place in (False, True):
+            algo = algorithm(Plan.builtin("allreduce_ring", SIZE, in_place=in_place))
+            self.assertEqual(execute(algo, input, output), 0)
+
     def test_types_and_reductions_are_those_of_the_call(self) -> None:
         algo = algorithm(Plan.builtin("allreduce_all_pairs", SIZE))
         for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.int32, torch.uint8):
