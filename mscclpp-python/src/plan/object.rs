@@ -1,7 +1,8 @@
 //! The class `Plan`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::{Checks, Level, LoadOptions, check};
@@ -11,7 +12,7 @@ use mscclpp_core::plan::json::{self, Style};
 use mscclpp_core::plan::text::PlanText;
 use mscclpp_core::plan::{Format, Plan as Image};
 use mscclpp_exec::file;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyTuple};
@@ -57,6 +58,19 @@ pub(crate) fn rules(names: &[String]) -> PyResult<Vec<Code>> {
     names.iter().map(find).collect()
 }
 
+/// Returns the exception of an error with a file, whose name the error does not have.
+fn of_file(error: io::Error, path: &Path) -> PyErr {
+    match error.raw_os_error() {
+        // Python chooses the class by the number.
+        Some(number) => {
+            let text = error.to_string();
+            let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+            PyOSError::new_err((number, text, path.as_os_str().to_owned()))
+        }
+        None => io::Error::new(error.kind(), format!("{}: {error}", path.display())).into(),
+    }
+}
+
 /// Returns findings as a tuple.
 fn findings<'py>(
     py: Python<'py>,
@@ -85,15 +99,20 @@ impl Plan {
         let level = if check { Level::Full } else { Level::Off };
         let options = LoadOptions::default().strict(strict).checks(Checks { level, allow: rules(&allow)? });
         let loaded = match source.extract::<PathBuf>() {
-            Ok(path) => py.detach(|| Ok(Image::load_with_options(&file::read(&path, MAX_FILE)?, &options))),
+            Ok(path) => {
+                let load = || Ok(Image::load_with_options(&file::read(&path, MAX_FILE)?, &options));
+                py.detach(load).map_err(|error| of_file(error, &path))?
+            }
+            // Of a path that is none, such as the exception of its `__fspath__`.
+            Err(error) if !error.is_instance_of::<PyTypeError>(py) => return Err(error),
             Err(_) => {
                 let bytes: PyBackedBytes = source.extract().map_err(|_| {
                     PyTypeError::new_err("expected the path of a plan file, or its contents as bytes or bytearray")
                 })?;
-                Ok::<_, std::io::Error>(py.detach(|| Image::load_with_options(&bytes, &options)))
+                py.detach(|| Image::load_with_options(&bytes, &options))
             }
         };
-        match loaded? {
+        match loaded {
             Ok((plan, _)) => Ok(Self(plan)),
             Err(found) => Err(rejected(py, "the plan is rejected", found)),
         }
@@ -271,7 +290,7 @@ impl Plan {
                 "expected a name that ends in .json, .plan or .mscclpp, found {path}"
             )));
         };
-        Ok(py.detach(|| file::write_atomic(&path, &self.0.to_bytes(format)))?)
+        py.detach(|| file::write_atomic(&path, &self.0.to_bytes(format))).map_err(|error| of_file(error, &path))
     }
 
     fn __str__(&self, py: Python<'_>) -> String {

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import array
+import errno
 import json
+import os
 import pathlib
 import pickle
 import random
+import re
 import tempfile
 import threading
 import unittest
@@ -51,13 +54,28 @@ class Loading(unittest.TestCase):
             for source in (path, str(path), path.read_bytes(), bytearray(path.read_bytes())):
                 self.assertEqual(Plan.load(source), self.plan)
 
-    def test_missing_file_is_an_os_error(self) -> None:
-        with self.assertRaises(FileNotFoundError):
-            Plan.load(self.folder / "none.json")
-        with self.assertRaises(OSError):
-            Plan.load(self.folder)
-        with self.assertRaises(OSError):
-            self.plan.save(self.folder / "no folder" / "ring.json")
+    def test_missing_file_is_an_os_error_with_its_name(self) -> None:
+        missing = self.folder / "none.json"
+        with self.assertRaises(FileNotFoundError) as raised:
+            Plan.load(missing)
+        self.assertEqual((raised.exception.errno, raised.exception.filename), (errno.ENOENT, str(missing)))
+        self.assertEqual(raised.exception.strerror, os.strerror(errno.ENOENT))
+        for call in (
+            lambda: Plan.load(self.folder),
+            lambda: self.plan.save(self.folder / "no folder" / "ring.json"),
+        ):
+            with self.assertRaisesRegex(OSError, re.escape(str(self.folder))):
+                call()
+
+    def test_exceptions_of_paths_are_raised(self) -> None:
+        class Failing:
+            def __fspath__(self) -> str:
+                raise ZeroDivisionError
+
+        with self.assertRaises(ZeroDivisionError):
+            Plan.load(Failing())
+        with self.assertRaises(UnicodeEncodeError):
+            Plan.load("\ud800")
 
     def test_other_extensions_and_sources_are_rejected(self) -> None:
         with self.assertRaisesRegex(ValueError, "json, .plan or .mscclpp, found .*ring.txt"):
