@@ -163,6 +163,19 @@ fn bad_specifications_are_refused_without_recording() {
 }
 
 #[test]
+fn numbers_that_no_rank_has_are_findings_up_to_the_largest() {
+    for number in [2, u32::MAX as usize - 1, u32::MAX as usize, usize::MAX] {
+        let range = |f: &dyn Fn(&Program)| codes(record(all_reduce(2), f));
+        assert_eq!(range(&|p| p.rank(number).barrier([0, 1])), [Code::RankOutOfRange], "{number}");
+        assert_eq!(range(&|p| _ = p.rank(0).port_channel(number)), [Code::RankOutOfRange], "{number}");
+        let members = |p: &Program| _ = p.switch_channel([0, 1, number], BufferKind::Input);
+        assert_eq!(range(&members), [Code::RankOutOfRange], "{number}");
+        let view = |p: &Program| _ = p.switch_channel(p.ranks(), BufferKind::Input).at(number);
+        assert_eq!(range(&view), [Code::NotAMember], "{number}");
+    }
+}
+
+#[test]
 fn no_call_panics_after_a_refused_specification() {
     let mut spec = all_reduce(4);
     spec.instances = u32::MAX;

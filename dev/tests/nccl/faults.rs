@@ -13,6 +13,8 @@ pub(crate) fn tests() -> Vec<Test> {
             fault("abandon", &[0], 6, "rank 0 (pid ")
         }),
         ("different_call_is_an_invalid_usage", || fault("mismatch", &[], 5, "ranks make different calls")),
+        ("gather_to_another_root_is_an_invalid_usage", || fault("gather", &[], 5, "ranks make different calls")),
+        ("scatter_from_another_root_is_an_invalid_usage", || fault("scatter", &[], 5, "ranks make different calls")),
         ("abort_ends_pending_calls_of_all_ranks", || fault("abort", &[0], 6, "rank 0 (pid ")),
         ("failure_in_a_group_is_that_of_its_communicator_alone", || fault("groups", &[1, 2], 6, "rank 1 (pid ")),
         ("ranks_continue_after_revocation_and_shrink", || fault("shrink", &[], 5, "revoked the communicator")),

@@ -173,8 +173,15 @@ int main(int argc, char** argv) {
     return 0;
   }
   size_t count = !strcmp(fault, "mismatch") && rank == 1 ? n - 1 : n;
+  int root = rank == 1;
   // The call reports the failure, or the communicator does later; the stream's work ends in any case.
-  code = NCCL(ncclAllReduce, REDUCTION, buffer, buffer, count, kInt32, kSum, comm, stream);
+  if (!strcmp(fault, "gather")) {
+    code = NCCL(ncclGather, ROOTED, buffer, buffer + 100, 100, kInt32, root, comm, stream);
+  } else if (!strcmp(fault, "scatter")) {
+    code = NCCL(ncclScatter, ROOTED, buffer + 100, buffer, 100, kInt32, root, comm, stream);
+  } else {
+    code = NCCL(ncclAllReduce, REDUCTION, buffer, buffer, count, kInt32, kSum, comm, stream);
+  }
   if (code && code != report(comm)) FAIL("the call returned %d", code);
   if (!code) {
     synchronize(stream);

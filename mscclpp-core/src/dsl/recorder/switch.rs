@@ -10,7 +10,9 @@ use crate::types::{BufferKind, ChannelKind, ReduceOp};
 impl Recorder {
     /// Binds a switch channel to one rank.
     pub(in crate::dsl) fn switch_at(&mut self, switch: SwitchValue, rank: i128) -> SwitchValue {
-        let rank = if rank == i128::from(POISON) { POISON } else { u32::try_from(rank).unwrap_or(POISON - 1) };
+        // No rank has the number below poison either.
+        let rank =
+            u32::try_from(rank).ok().filter(|rank| *rank != POISON || self.is_rejected(*rank)).unwrap_or(POISON - 1);
         // Nobody is a member if the specification is rejected.
         let Some(known) = self.switches.get(switch.channel as usize).filter(|_| !self.trace.ranks.is_empty()) else {
             return SwitchValue { member: None, ..switch };

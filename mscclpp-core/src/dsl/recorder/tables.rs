@@ -27,7 +27,7 @@ impl Recorder {
     fn rank_number(&mut self, id: i128) -> u32 {
         let ranks = self.spec().num_ranks;
         match u32::try_from(id) {
-            Ok(POISON) => POISON,
+            Ok(id) if self.is_rejected(id) => POISON,
             // There are no tables if the specification is rejected, which says enough.
             Ok(id) if id < ranks && self.trace.ranks.is_empty() => POISON,
             Ok(id) if id < ranks => id,
@@ -43,6 +43,11 @@ impl Recorder {
                 POISON
             }
         }
+    }
+
+    /// Returns whether a number is that of a rejected rank, of which there is a finding. Programs can state the same number.
+    pub(super) fn is_rejected(&self, id: u32) -> bool {
+        id == POISON && !self.diagnostics.is_empty()
     }
 
     pub(in crate::dsl) fn buffer(&mut self, rank: u32, buffer: BufferKind) -> BufferValue {
@@ -113,7 +118,7 @@ impl Recorder {
     }
 
     pub(in crate::dsl) fn channel(&mut self, kind: ChannelKind, src: u32, peer: i128) -> ChannelValue {
-        let dst = if src == POISON || peer == i128::from(POISON) { POISON } else { self.rank_number(peer) };
+        let dst = if src == POISON { POISON } else { self.rank_number(peer) };
         if dst == POISON {
             return ChannelValue { kind, src: POISON, dst, id: 0 };
         }

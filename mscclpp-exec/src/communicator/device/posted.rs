@@ -7,6 +7,7 @@ use std::sync::Arc;
 use mscclpp_bootstrap::{Bootstrap, place};
 
 use crate::cuda::channels::ChannelOptions;
+use crate::dtype::DataType;
 use crate::error::Error;
 use crate::process::{CallRing, CallText};
 use crate::select::Request;
@@ -36,6 +37,10 @@ pub(super) enum Kind {
     Agreement(Request),
     /// A collective on slices.
     OnSlices(Request),
+    /// A gather of this number of elements of each rank to a root.
+    Gather(usize, DataType, u32),
+    /// A scatter of this number of elements to each rank from a root.
+    Scatter(usize, DataType, u32),
     /// A barrier of the host.
     Barrier,
 }
@@ -51,6 +56,8 @@ impl Kind {
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
             Self::Agreement(request) => return format!("agreement about {request}, on devices"),
             Self::OnSlices(request) => return format!("{request}, on slices"),
+            Self::Gather(len, dtype, root) => return format!("gather of {len} {dtype} to rank {root}, on devices"),
+            Self::Scatter(len, dtype, root) => return format!("scatter of {len} {dtype} from rank {root}, on devices"),
             Self::Barrier => return "barrier".into(),
             Self::Collective(request, positions) => (request, positions),
         };

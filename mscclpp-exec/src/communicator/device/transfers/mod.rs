@@ -22,6 +22,7 @@ pub(in crate::communicator) use self::direction::Transfer;
 pub(in crate::communicator) use self::lane::Lanes;
 pub(in crate::communicator) use self::settle::settle;
 use super::OnStream;
+use super::posted::Kind;
 use crate::communicator::group::{Order, mismatch};
 use crate::cuda::{DeviceMut, DeviceRef, Lent};
 use crate::dtype::{DataType, Element};
@@ -96,6 +97,7 @@ impl OnStream<'_> {
             parts.extend(self.divided::<T>(&output, &vec![len; comm.num_ranks() as usize], false));
         }
         parts.push(Part { peer: root, is_sent: true, memory: input });
+        self.post(Kind::Gather(len, T::TYPE, root))?;
         self.exchange::<T>(CALL, parts)
     }
 
@@ -122,7 +124,20 @@ impl OnStream<'_> {
             parts.extend(self.divided::<T>(&input, &vec![len; comm.num_ranks() as usize], true));
         }
         parts.push(Part { peer: root, is_sent: false, memory: output });
+        self.post(Kind::Scatter(len, T::TYPE, root))?;
         self.exchange::<T>(CALL, parts)
+    }
+
+    /// Posts a call that is made of transfers. Ranks that make different calls, or with other roots, would otherwise wait for each
+    /// other.
+    #[track_caller]
+    fn post(&self, kind: Kind) -> Result<(), Error> {
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        self.communicator.guard(&mut calls, |calls| {
+            let (connection, call) = self.begin(calls, place)?;
+            connection.check(call.stream)?;
+            connection.post(kind, &call)
+        })
     }
 
     /// Sends to each rank its part of `input`: the first `sent[0]` elements to rank 0, the next `sent[1]` to rank 1 and so on; and
