@@ -13,7 +13,7 @@ impl Recorder {
         // No rank has the number below poison either.
         let rank =
             u32::try_from(rank).ok().filter(|rank| *rank != POISON || self.is_rejected(*rank)).unwrap_or(POISON - 1);
-        // Nobody is a member if the specification is rejected.
+        // No rank is a member if the specification is rejected.
         let Some(known) = self.switches.get(switch.channel as usize).filter(|_| !self.trace.ranks.is_empty()) else {
             return SwitchValue { member: None, ..switch };
         };
