@@ -52,6 +52,8 @@ impl Comm {
 
     /// Returns whether all launches are complete.
     pub(super) fn is_idle(&self, communicator: &Communicator) -> std::result::Result<bool, Error> {
+        // While it checks, the communicator is busy, which is neither a failure nor a pending launch.
+        let _watching = lock(&self.watching);
         Ok(self.signals.is_idle()? && communicator.is_idle()?)
     }
 
