@@ -170,8 +170,10 @@ fn numbers_that_no_rank_has_are_findings_up_to_the_largest() {
         assert_eq!(range(&|p| _ = p.rank(0).port_channel(number)), [Code::RankOutOfRange], "{number}");
         let members = |p: &Program| _ = p.switch_channel([0, 1, number], BufferKind::Input);
         assert_eq!(range(&members), [Code::RankOutOfRange], "{number}");
-        let view = |p: &Program| _ = p.switch_channel(p.ranks(), BufferKind::Input).at(number);
-        assert_eq!(range(&view), [Code::NotAMember], "{number}");
+        let view = record(all_reduce(2), |p| _ = p.switch_channel(p.ranks(), BufferKind::Input).at(number));
+        let found: Vec<_> = view.expect_err("no member").into_iter().map(|found| (found.code, found.message)).collect();
+        let text = format!("rank {number} is not a member of the switch channel over ranks [0, 1]");
+        assert_eq!(found, [(Code::NotAMember, text)]);
     }
 }
 

@@ -10,15 +10,15 @@ use crate::types::{BufferKind, ChannelKind, ReduceOp};
 impl Recorder {
     /// Binds a switch channel to one rank.
     pub(in crate::dsl) fn switch_at(&mut self, switch: SwitchValue, rank: i128) -> SwitchValue {
-        // No rank has the number below poison either.
-        let rank =
-            u32::try_from(rank).ok().filter(|rank| *rank != POISON || self.is_rejected(*rank)).unwrap_or(POISON - 1);
+        let number = u32::try_from(rank).ok();
+        let is_rejected = number.is_some_and(|number| self.is_rejected(number));
         // No rank is a member if the specification is rejected.
         let Some(known) = self.switches.get(switch.channel as usize).filter(|_| !self.trace.ranks.is_empty()) else {
             return SwitchValue { member: None, ..switch };
         };
-        if rank == POISON || known.members.iter().any(|&(member, _)| member == rank) {
-            return SwitchValue { member: Some(rank), ..switch };
+        let is_member = |number: &u32| known.members.iter().any(|(member, _)| member == number);
+        if let Some(number) = number.filter(|number| is_rejected || is_member(number)) {
+            return SwitchValue { member: Some(number), ..switch };
         }
         let members: Vec<_> = known.members.iter().map(|(member, _)| *member).collect();
         self.report_error(
