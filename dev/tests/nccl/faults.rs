@@ -14,6 +14,7 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         ("different_call_is_an_invalid_usage", || fault("mismatch", &[], 5, "ranks make different calls")),
         ("gather_to_another_root_is_an_invalid_usage", || fault("gather", &[], 5, "ranks make different calls")),
+        ("gather_of_another_length_is_an_invalid_usage", || fault("shorter", &[], 5, "ranks make different calls")),
         ("scatter_from_another_root_is_an_invalid_usage", || fault("scatter", &[], 5, "ranks make different calls")),
         ("abort_ends_pending_calls_of_all_ranks", || fault("abort", &[0], 6, "rank 0 (pid ")),
         ("failure_in_a_group_is_that_of_its_communicator_alone", || fault("groups", &[1, 2], 6, "rank 1 (pid ")),

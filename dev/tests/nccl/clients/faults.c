@@ -177,6 +177,8 @@ int main(int argc, char** argv) {
   // The call reports the failure, or the communicator does later; the stream's work ends in any case.
   if (!strcmp(fault, "gather")) {
     code = NCCL(ncclGather, ROOTED, buffer, buffer + 100, 100, kInt32, root, comm, stream);
+  } else if (!strcmp(fault, "shorter")) {
+    code = NCCL(ncclGather, ROOTED, buffer, buffer + 100, 100 - root, kInt32, 0, comm, stream);
   } else if (!strcmp(fault, "scatter")) {
     code = NCCL(ncclScatter, ROOTED, buffer + 100, buffer, 100, kInt32, root, comm, stream);
   } else {

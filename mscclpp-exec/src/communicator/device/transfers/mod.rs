@@ -75,10 +75,11 @@ impl OnStream<'_> {
     }
 
     /// Writes the inputs of all ranks to the output of rank `root`, as
-    /// [`Communicator::gather`](crate::Communicator::gather) does.
+    /// [`Communicator::gather`](crate::Communicator::gather) does. A call of all ranks, of which the first one connects them.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Root`]; those of [`send`](Self::send).
+    /// [`Error::Length`], [`Error::Root`]; [`Error::Bootstrap`] with the mismatch if another rank of the node makes a different call;
+    /// those of [`send`](Self::send).
     #[track_caller]
     pub fn gather<T: Element>(
         &self,
@@ -102,7 +103,7 @@ impl OnStream<'_> {
     }
 
     /// Writes part r of the input of rank `root` to the output of each rank r, as
-    /// [`Communicator::scatter`](crate::Communicator::scatter) does.
+    /// [`Communicator::scatter`](crate::Communicator::scatter) does. A call of all ranks, of which the first one connects them.
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
