@@ -6,6 +6,10 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         ("killed_rank_is_a_remote_error", || fault("kill", &[1], 6, "rank 1 (pid ")),
         ("rank_that_ends_is_a_remote_error", || fault("exit", &[1], 6, "rank 1 (pid ")),
+        ("rank_that_destroys_its_communicator_has_left", || fault("destroy", &[1], 6, "rank 1 (pid ")),
+        ("rank_that_destroys_its_communicator_before_a_first_call_has_left", || {
+            fault("destroy-first", &[1], 6, "rank 1 (pid ")
+        }),
         ("part_without_rank_0_that_ends_is_a_remote_error", || fault("part", &[0], 6, "rank 0 (pid ")),
         ("late_rank_is_a_timeout", || fault("late", &[], 8, "rank 1 (pid ")),
         ("late_first_call_is_a_timeout", || fault("first", &[], 8, "rank 1 (pid ")),
@@ -42,6 +46,9 @@ fn fault(name: &str, silent: &[usize], code: u32, cause: &str) -> Result<(), Str
         // The program's source is not known, and this library's says nothing.
         if name == "first" && (!found.contains(" at ncclAllReduce") || found.contains(".rs:")) {
             return Err(format!("expected a call at ncclAllReduce in `{found}`"));
+        }
+        if name.starts_with("destroy") && !found.contains("has left the communicator") {
+            return Err(format!("expected a rank that has left in `{found}`"));
         }
         if name == "mismatch" && (found.matches(" at ncclAllReduce").count() != 2 || found.contains(".rs:")) {
             return Err(format!("expected both calls at ncclAllReduce in `{found}`"));

@@ -132,12 +132,12 @@ impl CallRing {
     /// [`RankLeft`](bootstrap::Error::RankLeft) if a peer stopped without having made a call of this rank.
     pub(crate) fn compare(&mut self, bootstrap: &bootstrap::Bootstrap) -> Result<(), bootstrap::Error> {
         for local_rank in (0..self.rings.len()).filter(|&local_rank| local_rank != self.own_local_rank) {
-            let (rank, ring) = &self.rings[local_rank];
+            let ring = &self.rings[local_rank].1;
             // Read before the number, which does not change afterwards.
             let has_stopped = ring.line(0)[STOPPED].load(Acquire) != 0;
             let reached = ring.at(0).load(Acquire);
             if has_stopped && reached < self.number {
-                return Err(self.left(bootstrap, *rank, reached + 1));
+                return Err(self.left(bootstrap, local_rank, self.own_local_rank, reached + 1));
             }
             let last = reached.min(self.number);
             if last <= self.compared[local_rank] || self.number - last >= CHAINS {
@@ -169,13 +169,23 @@ impl CallRing {
         self.rings.iter().all(is_quiet)
     }
 
-    /// Returns the error of a peer that will not make a call of this rank.
+    /// Returns the error of a peer that has made a call which this rank will not make, after [`stop`](Self::stop). The peer finds it in
+    /// [`compare`](Self::compare), unless it waits for other ranks in the call.
+    pub(crate) fn missed(&self, bootstrap: &bootstrap::Bootstrap) -> Option<bootstrap::Error> {
+        let is_ahead = |(_, ring): &(u32, SharedCacheLines)| {
+            ring.line(0)[STOPPED].load(Acquire) == 0 && ring.at(0).load(Acquire) > self.number
+        };
+        let ahead = self.rings.iter().position(is_ahead)?;
+        Some(self.left(bootstrap, self.own_local_rank, ahead, self.number + 1))
+    }
+
+    /// Returns the error of a rank that will not make a call of another one.
     #[cold]
-    fn left(&self, bootstrap: &bootstrap::Bootstrap, rank: u32, number: u64) -> bootstrap::Error {
+    fn left(&self, bootstrap: &bootstrap::Bootstrap, left: usize, waits: usize, number: u64) -> bootstrap::Error {
+        let (rank, waiting) = (self.rings[left].0, self.rings[waits].0);
         let decides = bootstrap.members().get(rank as usize) == Some(&0);
-        let call = self.describe(self.own_local_rank, number);
-        let (who, waiting) = (Box::new(bootstrap.member(rank)), (!decides).then(|| bootstrap.rank()));
-        bootstrap::Error::RankLeft { who, waiting, call }
+        let (who, waiting) = (Box::new(bootstrap.member(rank)), (!decides).then_some(waiting));
+        bootstrap::Error::RankLeft { who, waiting, call: self.describe(waits, number) }
     }
 
     /// Describes the first call, up to `last`, in which a peer differs from this rank.

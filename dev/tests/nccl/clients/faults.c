@@ -125,6 +125,25 @@ int main(int argc, char** argv) {
   if (!strcmp(fault, "stop") && rank == 1) raise(SIGSTOP);
   if (!strcmp(fault, "late") && rank == 1) sleep(20);
   if (!strcmp(fault, "exit") && rank == 1) return 0;
+  if (!strncmp(fault, "destroy", 7)) {
+    if (rank == 1) {
+      // Most often the others wait in their calls.
+      usleep(500000);
+      OK(ncclCommDestroy, (ncclComm_t), comm);
+      return 0;
+    }
+    // A second call waits for the other ranks on the device, the first one of its kind on the host.
+    if (!strcmp(fault, "destroy")) {
+      code = NCCL(ncclAllReduce, REDUCTION, buffer, buffer, n, kInt32, kSum, comm, stream);
+    } else {
+      code = NCCL(ncclAllGather, COLLECTIVE, buffer, buffer, n / ranks, kInt32, comm, stream);
+    }
+    if (!code) synchronize(stream);
+    int reported = report(comm);
+    if (code && code != reported) FAIL("rank %d: the call returned %d, the communicator %d", rank, code, reported);
+    OK(ncclCommDestroy, (ncclComm_t), comm);
+    return 0;
+  }
   if (!strcmp(fault, "part")) {
     ncclComm_t part = part_of(comm, rank > 0);
     if (rank == 0) return 0;

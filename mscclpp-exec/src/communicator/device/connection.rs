@@ -286,6 +286,10 @@ impl Drop for Connection {
         }
         let mut is_quiet = self.executor.wait_for_launches().is_ok();
         self.posted.ring.stop();
+        if let Some(cause) = self.posted.ring.missed(&self.bootstrap).filter(|_| !has_failed && lost.is_empty()) {
+            // Ranks that wait on the host for one another do not compare their calls.
+            self.executor.fail(cause.into());
+        }
         let mut timeout = ActiveTimeout::new(MAX_STOP_TIME);
         while is_quiet && !self.posted.ring.is_quiet(&lost, has_failed) {
             thread::sleep(CHECK_INTERVAL);
