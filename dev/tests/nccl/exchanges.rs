@@ -35,7 +35,9 @@ fn random_orders() -> Result<(), String> {
 fn different_lengths() -> Result<(), String> {
     let outputs = run("exchanges", 2, &["different"], &[("MSCCLPP_TIMEOUT", "20"), SHORT_WAIT])?;
     reports(&outputs, &[0, 1], 5)?;
-    let names = |output: &Output| ["at ncclSend", "at ncclRecv"].iter().all(|name| text(output).contains(name));
+    let names = |output: &Output| {
+        ["calls transfer of ", "at ncclSend", "at ncclRecv"].iter().all(|name| text(output).contains(name))
+    };
     // A failure that is found later has the direction of the transfer too.
     let directions = ["send of rank 0 with rank 1", "recv of rank 1 with rank 0"];
     let has_directions = outputs.iter().zip(directions).all(|(output, direction)| text(output).contains(direction));

@@ -96,6 +96,8 @@ pub(super) struct Inner {
     registry: Mutex<Option<Arc<Registry>>>,
     /// The registry of the communicator that this one continues, not compared among the ranks yet.
     pub(super) inherited: Option<Arc<Registry>>,
+    /// Whether it makes the transfers of two ranks of another communicator.
+    pub(super) is_pair: bool,
     calls: Mutex<Calls>,
     /// Memory of segments is not mapped in a copy of the process.
     mark: ProcessMark,
@@ -452,13 +454,14 @@ impl Communicator {
 impl From<Bootstrap> for Communicator {
     /// The ranks of a bootstrap, none of which has made a call yet.
     fn from(bootstrap: Bootstrap) -> Self {
-        Self::with_inherited(bootstrap, None)
+        Self::with_inherited(bootstrap, None, false)
     }
 }
 
 impl Communicator {
-    /// Returns the communicator of a bootstrap, whose registry is that of an older communicator.
-    pub(super) fn with_inherited(bootstrap: Bootstrap, inherited: Option<Arc<Registry>>) -> Self {
+    /// Returns the communicator of a bootstrap, whose registry is that of an older communicator; `is_pair`: whether it makes the
+    /// transfers of two ranks of that one.
+    pub(super) fn with_inherited(bootstrap: Bootstrap, inherited: Option<Arc<Registry>>, is_pair: bool) -> Self {
         let observed = Observed::new(&bootstrap);
         background::register(&observed);
         let inner = Inner {
@@ -468,6 +471,7 @@ impl Communicator {
             connecting: Mutex::default(),
             registry: Mutex::default(),
             inherited,
+            is_pair,
             calls: Mutex::default(),
             mark: ProcessMark::new(),
             assume_registered: AtomicBool::new(false),

@@ -177,13 +177,26 @@ impl Communicator {
         }
         let bootstrap = self.inner.bootstrap.pair(peer, sequence.is_sent())?;
         let registry = self.lock_registry().clone().or_else(|| self.inner.inherited.clone());
-        let pair = Self::with_inherited(bootstrap, registry);
+        let pair = Self::with_inherited(bootstrap, registry, true);
         pairs.insert((peer, sequence), pair.clone());
         Ok(Self { timeout: self.timeout, ..pair })
+    }
+
+    /// Describes a request for messages.
+    pub(super) fn describe(&self, request: &Request) -> String {
+        match self.inner.is_pair {
+            true => describe_transfer(request.message().count, request.dtype, request.root),
+            false => request.to_string(),
+        }
     }
 
     /// Returns the request of a transfer from one of two ranks: a broadcast in place.
     pub(super) fn transfer_request(&self, dtype: DataType, bytes: u64, from: u32) -> Request {
         Request { in_place: true, root: from, ..self.request_of(CollectiveKind::Broadcast, dtype, bytes) }
     }
+}
+
+/// Describes a transfer from one of two ranks for messages.
+pub(super) fn describe_transfer(len: u64, dtype: DataType, from: u32) -> String {
+    format!("transfer of {len} {dtype} from rank {from}")
 }

@@ -111,7 +111,7 @@ impl Communicator {
 
     fn continued(&self, bootstrap: Bootstrap) -> Self {
         let registry: Option<Arc<Registry>> = self.lock_registry().clone();
-        let continued = Self { timeout: self.timeout, ..Self::with_inherited(bootstrap, registry) };
+        let continued = Self { timeout: self.timeout, ..Self::with_inherited(bootstrap, registry, false) };
         continued.set_order_policy(self.order_policy());
         continued
     }

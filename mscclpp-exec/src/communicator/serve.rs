@@ -102,7 +102,7 @@ impl Communicator {
         let forced = calls.forced.as_ref();
         let prepare = || {
             let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank)?;
-            let prepare = |plan| self.executor()?.prepare_as(&plan, request.message(), Some(&request.to_string()));
+            let prepare = |plan| self.executor()?.prepare_as(&plan, request.message(), Some(&self.describe(&request)));
             let plan = plan.map(prepare).transpose()?.map(Box::new);
             let counters = &self.inner.observed.counters;
             let counters = counters.of_calls(request.collective.name(), algorithm.name());
@@ -120,7 +120,7 @@ impl Communicator {
                 let call = Call { request: &request, bootstrap: &self.inner.bootstrap, buffers };
                 let failed = |error: crate::select::CallError| Error::NativeAlgorithm {
                     rank,
-                    request: request.to_string(),
+                    request: self.describe(&request),
                     message: error.to_string(),
                 };
                 prepared.algorithm.call(call).map_err(failed)?;

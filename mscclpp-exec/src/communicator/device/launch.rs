@@ -151,7 +151,11 @@ impl Connection {
         let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
         let positions = if registered { positions } else { [None; 2] };
         let request = self.on_device(Request { registered, ..request });
-        self.post(Kind::Collective(request, positions), call)?;
+        let kind = match call.communicator.inner.is_pair {
+            true => Kind::Transfer(request.message().count, request.dtype, request.root),
+            false => Kind::Collective(request, positions),
+        };
+        self.post(kind, call)?;
         let mut launched = Launched::new(request);
         if request.bytes == 0 || request.num_ranks == 1 {
             // The result of a single rank is its input.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use mscclpp_bootstrap::{Bootstrap, place};
 
+use crate::communicator::point_to_point::describe_transfer;
 use crate::cuda::channels::ChannelOptions;
 use crate::dtype::DataType;
 use crate::error::Error;
@@ -37,6 +38,8 @@ pub(super) enum Kind {
     Agreement(Request),
     /// A collective on slices.
     OnSlices(Request),
+    /// A transfer of this number of elements from one of two ranks.
+    Transfer(u64, DataType, u32),
     /// A gather of this number of elements of each rank to a root.
     Gather(usize, DataType, u32),
     /// A scatter of this number of elements to each rank from a root.
@@ -56,6 +59,7 @@ impl Kind {
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
             Self::Agreement(request) => return format!("agreement about {request}, on devices"),
             Self::OnSlices(request) => return format!("{request}, on slices"),
+            Self::Transfer(len, dtype, from) => return describe_transfer(*len, *dtype, *from),
             Self::Gather(len, dtype, root) => return format!("gather of {len} {dtype} to rank {root}, on devices"),
             Self::Scatter(len, dtype, root) => return format!("scatter of {len} {dtype} from rank {root}, on devices"),
             Self::Barrier => return "barrier".into(),
