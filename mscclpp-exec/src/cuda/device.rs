@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::CudaUnavailable;
 use super::abi;
+use super::buffers::DeviceSlice;
 use super::calls::Priority;
 use super::counter::FreeCounters;
 use super::driver::{Handle, Peer, Properties, SharedDriver};
@@ -157,6 +158,12 @@ impl Device {
     /// [`Error::Driver`].
     pub fn peers(&self) -> Result<Vec<Peer>, Error> {
         Ok(self.driver().peers()?)
+    }
+
+    /// Returns whether both ends of memory, which is not empty, are in allocations that the driver knows.
+    pub fn is_allocated(&self, memory: DeviceSlice) -> bool {
+        let ends = [Some(memory.address), memory.address.checked_add(memory.bytes.saturating_sub(1))];
+        ends.into_iter().all(|end| end.is_some_and(|address| self.driver().allocation(address).is_ok()))
     }
 
     /// Returns the number of the device, counted from 0.

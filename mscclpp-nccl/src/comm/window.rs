@@ -90,6 +90,11 @@ pub(crate) unsafe fn register_window(
     if flags & WINDOW_SYMMETRIC != 0 && !base.is_multiple_of(WINDOW_ALIGNMENT) {
         return Err(Failure::argument(format!("buff is {at:p}, expected a multiple of {WINDOW_ALIGNMENT} bytes")));
     }
+    // Other ranks would learn of it at their first access.
+    if !comm.device.is_allocated(DeviceSlice { address: base, bytes: bytes as u64 }) {
+        let end = base + bytes as u64;
+        return Err(Failure::argument(format!("buff: {base:#x} to {end:#x} is no memory that CUDA has allocated")));
+    }
     let (parent, out) = (Some(comm.handle), out as usize);
     let run = move || {
         let handle = register(&comm, base, bytes as u64, flags)?;

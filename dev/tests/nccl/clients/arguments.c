@@ -58,7 +58,8 @@ int main(void) {
   EXPECT_CODE(5, ncclMemFree, (void*), (void*)0x10);
   EXPECT_CODE(4, ncclMemAlloc, (void**, size_t), 0, 5);
   void* memory;
-  EXPECT_CODE(4, ncclMemAlloc, (void**, size_t), &memory, 0);
+  OK(ncclMemAlloc, (void**, size_t), &memory, 0);
+  if (memory) FAIL("memory of no bytes");
   int value;
   EXPECT_CODE(4, ncclCommCount, (ncclComm_t, int*), (void*)0x1000, &value);
   EXPECT_CODE(4, ncclCommInitAll, (ncclComm_t*, int, const int*), 0, 1, 0);
@@ -154,6 +155,10 @@ int main(void) {
   EXPECT_CODE(4, ncclCommDeregister, (ncclComm_t, void*), comm, (void*)5);
   EXPECT_CODE(4, ncclCommWindowRegister, (ncclComm_t, void*, size_t, void**, int), comm, at, 4, &handle, 0x100);
   EXPECT_CODE(4, ncclCommWindowRegister, (ncclComm_t, void*, size_t, void**, int), comm, at, SIZE_MAX, &handle, 0);
+  // Memory of the host, and more than was allocated.
+  static char of_host[4096];
+  EXPECT_CODE(4, ncclCommWindowRegister, (ncclComm_t, void*, size_t, void**, int), comm, of_host, 4096, &handle, 0);
+  EXPECT_CODE(4, ncclCommWindowRegister, (ncclComm_t, void*, size_t, void**, int), comm, at, 1ull << 40, &handle, 0);
   EXPECT_CODE(4, ncclCommWindowDeregister, (ncclComm_t, void*), comm, (void*)5);
   EXPECT_CODE(4, ncclCommSplit, (ncclComm_t, int, int, ncclComm_t*, void*), comm, -2, 0, &comm, 0);
   EXPECT_CODE(4, ncclCommShrink, (ncclComm_t, int*, int, ncclComm_t*, void*, int), comm, &value, 1, &comm, 0, 0);
