@@ -3,12 +3,13 @@
 //! The simulator has streams that do not synchronize with one another. Work of the default stream is ordered with that of the
 //! other kind of streams by events.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mscclpp_exec::cuda::Handle;
 
 use crate::calls::ask;
-use crate::code::{self, Code};
+use crate::code::Code;
 use crate::{captures, state};
 
 /// Handles of the default stream: that of calls without a stream, and `CU_STREAM_LEGACY`.
@@ -30,13 +31,10 @@ pub(crate) struct Streams {
 /// Returns the simulator's stream for a handle: where the stream joined a capture, that of the capture.
 ///
 /// # Errors
-/// `CUDA_ERROR_NOT_SUPPORTED` for the default stream of a thread.
+/// Those of the creation of a stream.
 pub(crate) fn resolve(stream: usize) -> Result<usize, Code> {
     if stream == PER_THREAD {
-        eprintln!(
-            "the default stream of a thread (CU_STREAM_PER_THREAD) is not supported on simulated devices; create a stream"
-        );
-        return Err(code::NOT_SUPPORTED);
+        return captures::origin(of_thread()?);
     }
     if !DEFAULT.contains(&stream) {
         return captures::origin(stream);
@@ -51,6 +49,22 @@ pub(crate) fn resolve(stream: usize) -> Result<usize, Code> {
         ask(|driver| driver.destroy_stream(created))?;
     }
     Ok(used.0)
+}
+
+/// Returns the default stream of the calling thread on its device, which its first use creates.
+fn of_thread() -> Result<usize, Code> {
+    thread_local! {
+        /// By device.
+        static STREAMS: RefCell<BTreeMap<usize, usize>> = const { RefCell::new(BTreeMap::new()) };
+    }
+    let device = state::context();
+    if let Some(known) = STREAMS.with_borrow(|streams| streams.get(&device).copied()) {
+        return Ok(known);
+    }
+    let Handle(created) = ask(|driver| driver.create_stream())?;
+    add(created, true, 0)?;
+    STREAMS.with_borrow_mut(|streams| streams.insert(device, created));
+    Ok(created)
 }
 
 /// Records whether a new stream synchronizes with the default stream, and its priority.

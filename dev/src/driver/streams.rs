@@ -33,6 +33,11 @@ impl Streams for Simulator {
         done
     }
 
+    fn stream_id(&self, stream: Handle) -> Result<Option<u64>> {
+        self.called("cuStreamGetId")?;
+        Ok(Some(stream.0 as u64))
+    }
+
     fn synchronize(&self, stream: Handle) -> Result<()> {
         self.called("cuStreamSynchronize")?;
         self.machine.check_wait_for_stream("cuStreamSynchronize", stream.0)?;

@@ -101,6 +101,16 @@ impl Stream {
         Self { lanes: smallvec![Lane::foreign(device, Handle(stream))] }
     }
 
+    /// Returns what distinguishes a stream of the caller's from all others of the process, also from those that had its handle before, and
+    /// the default stream of this thread from those of other threads. Without drivers of CUDA 12.0 or later, the handle.
+    ///
+    /// # Safety
+    /// It must be a stream of this device's primary context.
+    pub unsafe fn id_of_raw(device: &Device, stream: usize) -> u64 {
+        // A stream with a failure has work no more, and its next call reports the failure.
+        device.driver().stream_id(Handle(stream)).ok().flatten().unwrap_or(stream as u64)
+    }
+
     /// Joins streams of several devices into one, for launches of an executor on all of them.
     pub fn join(streams: impl IntoIterator<Item = Self>) -> Self {
         Self { lanes: streams.into_iter().flat_map(|stream| stream.lanes).collect() }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
-use mscclpp_exec::cuda::{DeviceMut, DeviceRef, DeviceSlice, DeviceVec, Lent, Stream};
+use mscclpp_exec::cuda::{DeviceMut, DeviceRef, DeviceSlice, DeviceVec, Event, Lent, Stream};
 use mscclpp_exec::{Element, Error};
 
 use super::set_up::SetUp;
@@ -45,10 +45,20 @@ pub(crate) struct Memories {
     pub(super) windows: Mutex<BTreeMap<usize, Arc<Window>>>,
     /// Memory of [`register`] by handle.
     segments: Mutex<BTreeMap<usize, Segment>>,
-    /// Internal memory of calls by stream, in whose order it is used; the last one is the largest.
-    temporaries: Mutex<BTreeMap<usize, Vec<DeviceVec<u8>>>>,
+    temporaries: Mutex<Temporaries>,
     /// Internal memory of captured calls, each of which has its own: a graph may be launched on any stream.
     of_graphs: Mutex<Vec<DeviceVec<u8>>>,
+}
+
+/// Internal memory of calls.
+#[derive(Default)]
+struct Temporaries {
+    /// The last one is the largest. Shorter ones are kept: pending calls use them.
+    memories: Vec<DeviceVec<u8>>,
+    /// The last use by a call: its stream's identifier, and when it is complete.
+    last: Option<(u64, Event)>,
+    /// Whether the call that is being made uses it.
+    is_used: bool,
 }
 
 /// Returns a handle that no other one of the process equals.
@@ -142,11 +152,12 @@ impl Comm {
 }
 
 impl Comm {
-    /// Returns memory for a call on a stream, which later calls on the stream use again unless it is captured.
+    /// Returns memory for a call on a stream, given by its identifier too, which later calls use again unless it is captured. The call ends
+    /// with [`end_temporary`](Self::end_temporary).
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn temporary(&self, stream: &Stream, handle: usize, bytes: u64) -> std::result::Result<Memory, Error> {
+    pub(crate) fn temporary(&self, stream: &Stream, id: u64, bytes: u64) -> std::result::Result<Memory, Error> {
         if stream.is_capturing()? {
             let _set_up = SetUp::begin()?;
             let memory = DeviceVec::new(&self.device, bytes as usize)?;
@@ -155,10 +166,13 @@ impl Comm {
             return Ok(Memory::internal(address, bytes));
         }
         let mut temporaries = lock(&self.memories.temporaries);
-        let memories = temporaries.entry(handle).or_default();
+        let Temporaries { memories, last, is_used } = &mut *temporaries;
+        if let Some((_, end)) = last.as_ref().filter(|(of, _)| *of != id) {
+            stream.wait_for(end)?;
+        }
+        *is_used = true;
         if memories.last().is_none_or(|memory| (memory.len() as u64) < bytes) {
             let _set_up = SetUp::begin()?;
-            // Shorter ones are kept: pending calls use them.
             memories.push(DeviceVec::new(&self.device, bytes.next_power_of_two() as usize)?);
         }
         let address = memories.last().map_or(0, |memory| memory.as_slice().address);
@@ -166,13 +180,27 @@ impl Comm {
     }
 }
 
+impl Comm {
+    /// Ends a call on a stream, given by its identifier too: later calls that use its memory again follow it.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub(crate) fn end_temporary(&self, stream: &Stream, id: u64) -> std::result::Result<(), Error> {
+        let mut temporaries = lock(&self.memories.temporaries);
+        if std::mem::take(&mut temporaries.is_used) {
+            temporaries.last = Some((id, stream.untimed_event()?));
+        }
+        Ok(())
+    }
+}
+
 /// Allocations of [`alloc`], by address.
 static ALLOCATIONS: Mutex<BTreeMap<u64, DeviceVec<u8>>> = Mutex::new(BTreeMap::new());
 
-/// Allocates memory of the current device that other processes can map.
+/// Allocates memory of the current device that other processes can map; for no bytes it is null.
 pub(crate) fn alloc(bytes: usize) -> Result<u64> {
     if bytes == 0 {
-        return Err(Failure::argument("size is 0"));
+        return Ok(0);
     }
     let memory = DeviceVec::<u8>::shareable(&own_device()?, bytes)?;
     let address = memory.as_slice().address;

@@ -77,8 +77,8 @@ pub(crate) struct Comm {
     calling: Mutex<()>,
     /// Held while the watching thread checks: a launch that it ends has failed before others learn that it has ended.
     watching: Mutex<()>,
-    /// By handle; programs use few.
-    streams: Mutex<Vec<(usize, Arc<Stream>)>>,
+    /// By identifier; programs use few.
+    streams: Mutex<Vec<(u64, Arc<Stream>)>>,
     pub(crate) memories: Memories,
     /// The windows that kernels look up.
     device_windows: DeviceWindows,
@@ -256,24 +256,25 @@ impl Comm {
         lock(&self.calling)
     }
 
-    /// Returns a stream of the caller's.
-    pub(crate) fn stream(&self, handle: usize) -> Arc<Stream> {
+    /// Returns a stream of the caller's, and its identifier.
+    pub(crate) fn stream(&self, handle: usize) -> (Arc<Stream>, u64) {
         // SAFETY: a stream of NCCL's callers is one of the communicator's device, in its primary context, and exists during the
         // call. That of each thread is used by the calling thread alone.
-        let stream = || Arc::new(unsafe { Stream::from_raw(&self.device, handle) });
+        let (id, stream) =
+            unsafe { (Stream::id_of_raw(&self.device, handle), || Arc::new(Stream::from_raw(&self.device, handle))) };
         if handle == STREAM_PER_THREAD {
-            return stream();
+            return (stream(), id);
         }
         let mut streams = lock(&self.streams);
-        if let Some((_, known)) = streams.iter().find(|(of, _)| *of == handle) {
-            return Arc::clone(known);
+        if let Some((_, known)) = streams.iter().find(|(of, _)| *of == id) {
+            return (Arc::clone(known), id);
         }
         if streams.len() >= MAX_STREAMS {
             streams.clear();
         }
         let new = stream();
-        streams.push((handle, Arc::clone(&new)));
-        new
+        streams.push((id, Arc::clone(&new)));
+        (new, id)
     }
 
     /// Returns the communicator's profiler if a plugin asks for events.

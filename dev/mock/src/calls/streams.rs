@@ -48,6 +48,11 @@ calls! {
         streams::priority(streams::resolve(stream)?)
     }
 
+    fn cuStreamGetId(stream: usize, id: *mut u64) -> id {
+        let stream = streams::resolve(stream)?;
+        ask(|driver| driver.stream_id(Handle(stream)))?.ok_or(code::NOT_SUPPORTED)
+    }
+
     fn cuStreamGetCtx(stream: usize, context: *mut usize) -> context {
         streams::resolve(stream)?;
         Ok(state::context())

@@ -340,6 +340,46 @@ static void groups_of_threads(void) {
   for (int k = 0; k < 2; ++k) OK(ncclCommDestroy, (ncclComm_t), of_thread[k]);
 }
 
+enum { kScaled = 800 };
+static int twice;
+static int32_t *scaled[2], *reduced[2];
+static pthread_barrier_t is_called;
+
+/// Calls on the default stream of each thread, whose handle is the same.
+static void* scaled_by_a_thread(void* number) {
+  int k = (int)(intptr_t)number;
+  stream_t own = (stream_t)2;
+  use_device(own_device());
+  if (k) pthread_barrier_wait(&is_called);
+  CODE(0, NCCL(ncclReduceScatter, REDUCTION, scaled[k], reduced[k], kScaled, kInt32, twice, comm, own));
+  if (!k) pthread_barrier_wait(&is_called);
+  synchronize(own);
+  return 0;
+}
+
+/// The second call must not write the internal memory that the first one, which waits for another rank, has yet to read.
+static void default_streams_of_threads(void) {
+  int32_t factor = 2;
+  pthread_t threads[2];
+  pthread_barrier_init(&is_called, 0, 2);
+  OK(ncclRedOpCreatePreMulSum, (int*, void*, int, int, ncclComm_t), &twice, &factor, kInt32, 1, comm);
+  for (int k = 0; k < 2; ++k) {
+    scaled[k] = device_memory(4 * kScaled * ranks), reduced[k] = device_memory(4 * kScaled);
+    fill(scaled[k], rank + 10 * k, kScaled * ranks, stream);
+    CODE(0, NCCL(ncclReduceScatter, REDUCTION, scaled[k], reduced[k], kScaled, kInt32, twice, comm, stream));
+    synchronize(stream);
+    fill(reduced[k], 7, kScaled, stream);
+  }
+  if (rank == 1) usleep(200000);
+  for (intptr_t k = 0; k < 2; ++k) pthread_create(&threads[k], 0, scaled_by_a_thread, (void*)k);
+  for (int k = 0; k < 2; ++k) pthread_join(threads[k], 0);
+  for (int k = 0; k < 2; ++k) {
+    int32_t base = 0;
+    for (int r = 0; r < ranks; ++r) base += 2 * 1000 * (r + 10 * k + 1);
+    EXPECT(reduced[k], kScaled, stream, i, base + 2 * ranks * (int32_t)((rank * kScaled + i) % 97));
+  }
+}
+
 int main(int argc, char** argv) {
   comm = join();
   stream = new_stream();
@@ -355,6 +395,7 @@ int main(int argc, char** argv) {
       {"calls_and_divisions_of_one_group", calls_and_divisions_of_one_group},
       {"groups_of_threads", groups_of_threads},
       {"captures", captures},
+      {"default_streams_of_threads", default_streams_of_threads},
   };
   for (size_t k = 0; k < sizeof all / sizeof *all; ++k) {
     if (argc > 1 && strcmp(argv[1], all[k].name)) continue;

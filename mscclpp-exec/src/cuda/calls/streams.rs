@@ -34,6 +34,14 @@ pub trait Streams {
     /// Only those of every call.
     fn destroy_stream(&self, stream: Handle) -> Result<()>;
 
+    /// Returns the identifier of a stream, which no other stream of the process has at any time: a handle may be that of a stream that
+    /// was destroyed, and that of each thread's default stream is a name. `None` if the driver has no identifiers, as drivers before
+    /// CUDA 12.0.
+    ///
+    /// # Errors
+    /// Only those of every call.
+    fn stream_id(&self, stream: Handle) -> Result<Option<u64>>;
+
     /// Waits until all work on a stream is complete.
     ///
     /// # Errors

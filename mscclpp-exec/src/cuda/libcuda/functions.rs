@@ -90,8 +90,9 @@ const MULTICAST: &[&str] = &[
     "cuMulticastUnbind",
 ];
 
-/// Function of identifiers of captures, which may be missing.
+/// Functions of identifiers of captures and streams, which may be missing.
 const CAPTURE_ID: &str = "cuStreamGetCaptureInfo_v3";
+const STREAM_ID: &str = "cuStreamGetId";
 
 /// Returns the first missing function of those that are called before the driver's version is known. The library is
 /// loaded.
@@ -115,6 +116,12 @@ pub(super) fn has_capture_ids() -> bool {
     *HAS
 }
 
+/// Returns whether the driver has identifiers of streams. The library is loaded.
+pub(super) fn has_stream_ids() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| missing(&[STREAM_ID]).is_none());
+    *HAS
+}
+
 fn missing(names: &[&'static str]) -> Option<&'static str> {
     // SAFETY: the function is only looked up, and called nowhere.
     let is_there = |name: &str| unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok();
@@ -135,8 +142,11 @@ mod tests {
         let text: String = files.map(|file| std::fs::read_to_string(file).expect("the mock's source")).collect();
         let names = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn cu")?.split('(').next());
         let mock: BTreeSet<String> = names.map(|name| format!("cu{name}")).collect();
-        let listed: BTreeSet<String> =
-            [FIRST, ALL, MULTICAST, &[LOADING.0, CAPTURE_ID]].concat().into_iter().map(str::to_owned).collect();
+        let listed: BTreeSet<String> = [FIRST, ALL, MULTICAST, &[LOADING.0, CAPTURE_ID, STREAM_ID]]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         let missing: Vec<_> = listed.difference(&mock).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }

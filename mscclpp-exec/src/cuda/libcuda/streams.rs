@@ -3,7 +3,7 @@
 use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
-use super::{Cuda, named, stream};
+use super::{Cuda, functions, named, stream};
 use crate::cuda::calls::{Priority, Streams};
 use crate::cuda::driver::{Handle, Result};
 
@@ -36,6 +36,16 @@ impl Streams for Cuda {
         let _current = self.enter()?;
         // SAFETY: the caller's stream.
         named("cuStreamSynchronize", unsafe { result::stream::synchronize(stream(handle)) })
+    }
+
+    fn stream_id(&self, handle: Handle) -> Result<Option<u64>> {
+        if !functions::has_stream_ids() {
+            return Ok(None);
+        }
+        let (_current, mut id) = (self.enter()?, 0);
+        // SAFETY: the caller's stream; writes an integer.
+        named("cuStreamGetId", unsafe { sys::cuStreamGetId(stream(handle), &mut id) }.result())?;
+        Ok(Some(id))
     }
 
     fn is_idle(&self, handle: Handle) -> Result<bool> {
