@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Prints the folder of a Python client of NCCL, to be added to PYTHONPATH, for tests on simulated devices. The first call
+# Prints the folder of a Python client of NCCL or MSCCL++, to be added to PYTHONPATH, for tests on simulated devices. The first call
 # downloads the client from PyPI without its dependencies. It runs in the environment of `scripts/python-env.sh 2.15.0`,
 # which is created where it is missing.
 #
 # Usage: scripts/python-client.sh NAME
-#   sglang    the NCCL wrapper of SGLang, two files of its wheel (39 MB to download)
+#   sglang    the wrappers of NCCL and MSCCL++ of SGLang, three files of its wheel, and msgspec, which one needs (40 MB to download)
 #   vllm      that of vLLM, two files of its wheel (340 MB to download)
 #   nccl4py   NVIDIA's bindings, with cuda-core and packaging, which they need (10 MB to download)
 #
@@ -19,11 +19,23 @@ usage() {
 
 [ $# -eq 1 ] || usage
 wrapper=distributed/device_communicators
-files=() # of the wheel; all for none
+files=() # of the wheel that has them; all of the other wheels
 case "$1" in
 sglang)
-    requirements="sglang==0.5.23 --hash=sha256:00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937"
-    files=("sglang/srt/$wrapper/pynccl.py" "sglang/srt/$wrapper/pynccl_wrapper.py")
+    # The wheels of msgspec are those for Linux and CPython 3.10 to 3.14.
+    requirements="sglang==0.5.23 --hash=sha256:00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937
+msgspec==0.22.0 \\
+--hash=sha256:57c282f474e17acf6bcf84f393c73afd45d6eba47cccff8b76b79c4fbb8a3b54 \\
+--hash=sha256:12a887c4c06e4a771a2db32c9a80c7bb21866b12458025f636dcdc2253331c28 \\
+--hash=sha256:b962000e11dd34fb210a5a2c57a8a62b2d92b381c8cb3b05c075a83e38f8d645 \\
+--hash=sha256:a6db3806b3b76ca78064255eac6fa101a8a64fe6f698d80fbaf81fdfa21217d4 \\
+--hash=sha256:b5a169b5b03f0f2c7a296c002647db1dab75d2cd501bca34e32b71cab0261b56 \\
+--hash=sha256:99c401861c5bb3a57f7d6423ea7ed4352cd57aa3f04f4fbe9f3e3e4564a10f08 \\
+--hash=sha256:627bfdfe5a4b3d916b3360b30f4cddeee3a084f56593e33527c6872fa8322ff9 \\
+--hash=sha256:c6c310ef83e7e291b01a63298828f848348bb99e84a1098c4b3923c05674d032 \\
+--hash=sha256:f039ef5207b847f075a0a43020ee6140cd47505f890e47e157f2deb485c2dc96 \\
+--hash=sha256:5e4f7e09cceac7dbf4c0761b8ae7df51c55b5df5e9af7aff2c895aac1ebea015"
+    files=("sglang/srt/$wrapper/pynccl.py" "sglang/srt/$wrapper/pynccl_wrapper.py" "sglang/srt/$wrapper/pymscclpp.py")
     ;;
 vllm)
     requirements="vllm==0.33.0 --hash=sha256:4b6bdec4ab269990bf70d45a3c1e94c3760a27064513760193b26d6f0da883aa"
@@ -61,8 +73,11 @@ if [ "$(cat "$installed" 2>/dev/null)" != "$requirements" ]; then
         "$python" -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: --require-hashes \
             --dest "$wheels" --requirement "$wheels/requirements.txt" >&2
         for wheel in "$wheels"/*.whl; do
-            "$python" -c 'import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extractall(sys.argv[2], sys.argv[3:] or None)' \
-                "$wheel" "$folder" "${files[@]}"
+            "$python" -c '
+import sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+names = set(wheel.namelist())
+wheel.extractall(sys.argv[2], [name for name in sys.argv[3:] if name in names] or None)' "$wheel" "$folder" "${files[@]}"
         done
         rm -rf "$wheels"
         echo "$requirements" >"$installed"

@@ -7,7 +7,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::package::sources;
 use crate::port::Port;
-use crate::scripts::{VERSIONS, python_of};
+use crate::scripts::{VERSIONS, installed, python_of};
 
 /// Examples that run on the CPU and on simulated devices.
 const EXAMPLES: [&str; 4] = ["default_algorithms", "dsl_algorithm", "tuning", "registered_plans"];
@@ -18,8 +18,8 @@ const ON_DEVICES: [&str; 2] = ["plan_for_nccl", "native_algorithm"];
 /// Seconds after which a job has failed.
 const TIMEOUT: &str = "600";
 
-/// The folder with SGLang's `pymscclpp.py` and the package msgspec.
-const SGLANG: &str = "MSCCLPP_SGLANG";
+/// Where SGLang has its `pymscclpp.py`.
+const SGLANG: &str = "sglang/srt/distributed/device_communicators";
 
 /// Returns the tests of jobs.
 pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
@@ -54,15 +54,16 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
         let script = sources().join(format!("examples/{name}.py"));
         trials.push(on_devices(format!("example_{name}_on_simulated_devices"), &python, package, script, None, 2, 1));
     }
-    let folder = std::env::var_os(SGLANG).map(PathBuf::from);
-    if folder.is_none() {
-        println!("tests of SGLang are ignored: {SGLANG} does not name a folder with its pymscclpp.py and msgspec");
+    let client = installed("python-client.sh", "sglang");
+    if let Err(reason) = &client {
+        println!("tests of SGLang are ignored: {reason}");
     }
-    let python = if folder.is_some() { python } else { Err(format!("{SGLANG} is not set")) };
+    let python = client.clone().and(python);
+    let client = client.ok();
     for hosts in [1, 2] {
         let script = sources().join("tests/python/sglang.py");
         let name = format!("sglang_on_4_simulated_devices_of_{hosts}_hosts");
-        trials.push(on_devices(name, &python, package, script, folder.clone(), 4, hosts));
+        trials.push(on_devices(name, &python, package, script, client.clone(), 4, hosts));
     }
     trials
 }
@@ -122,14 +123,14 @@ fn on_cpu(
     Trial::test(name, test).with_ignored_flag(is_ignored)
 }
 
-/// A test that runs a script on simulated devices, of which each rank has one. `hosts`: the machines that the ranks pretend
-/// to be on.
+/// A test that runs a script on simulated devices, of which each rank has one. `client`: where SGLang is, and what it needs; `hosts`: the
+/// machines that the ranks pretend to be on.
 fn on_devices(
     name: String,
     python: &Result<PathBuf, String>,
     package: &Result<PathBuf, String>,
     script: PathBuf,
-    argument: Option<PathBuf>,
+    client: Option<PathBuf>,
     ranks: usize,
     hosts: usize,
 ) -> Trial {
@@ -137,8 +138,7 @@ fn on_devices(
     let test = move || {
         let (python, package) = (python?, package?);
         let mut path = package.into_os_string();
-        // The package msgspec.
-        argument.iter().for_each(|folder| path.push(format!(":{}", folder.display())));
+        client.iter().for_each(|folder| path.push(format!(":{}", folder.display())));
         let port = Port::new();
         let command = format!(
             "export MSCCLPP_MASTER_ADDR=127.0.0.1 MSCCLPP_MASTER_PORT={}; {}exec \"$0\" \"$@\"",
@@ -155,7 +155,7 @@ fn on_devices(
             .args(["-n", &ranks.to_string(), "--nccl", "--multicast", "8", "--", "bash", "-c", &command])
             .arg(&python)
             .arg(&script)
-            .args(&argument)
+            .args(client.map(|folder| folder.join(SGLANG)))
             .envs([("PROFILE", "dev"), ("PYTHONDONTWRITEBYTECODE", "1")])
             .env("PYTHONPATH", path)
             .output()?;

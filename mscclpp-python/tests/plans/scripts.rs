@@ -90,8 +90,16 @@ fn run_tests(python: &Path, package: &Path, script: &Path, expected: usize) -> R
 /// # Errors
 /// The reason why there is none.
 pub(crate) fn python_of(version: &str) -> Result<PathBuf, String> {
-    let script = sources().join("../scripts/python-env.sh");
-    let output = Command::new(script).arg(version).env("MSCCLPP_PYTHON_INSTALL", "0").output();
+    installed("python-env.sh", version)
+}
+
+/// Returns what a script has installed under a name.
+///
+/// # Errors
+/// The reason why it is missing.
+pub(crate) fn installed(script: &str, name: &str) -> Result<PathBuf, String> {
+    let script = sources().join("../scripts").join(script);
+    let output = Command::new(script).arg(name).env("MSCCLPP_PYTHON_INSTALL", "0").output();
     let output = output.map_err(|error| error.to_string())?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).trim().into()),
