@@ -88,8 +88,8 @@ part() {
         package=$(scripts/python-package.sh target/release/libmscclpp_rs.so)
         PYTHONPATH=$package "$python" -m mscclpp_rs launch -n 2 mscclpp-python/tests/jobs/large.py
         local job
-        for job in collectives lists transfers training groups; do
-            PYTHONPATH=$package OMP_NUM_THREADS=1 "$python" -m torch.distributed.run --nproc-per-node 4 "mscclpp-python/tests/jobs/$job.py"
+        for job in collectives lists transfers programs training groups; do
+            PYTHONPATH=$package OMP_NUM_THREADS=1 NUM_PROGRAMS=50 "$python" -m torch.distributed.run --nproc-per-node 4 "mscclpp-python/tests/jobs/$job.py"
         done
         ;;
     hostile)

@@ -10,7 +10,8 @@
 #   --fabric N       number of an NVLink domain that has the devices of all hosts (none)
 #   --driver N       version of the driver, 1000 times major plus 10 times minor (13000)
 #   --nccl           programs that use CUDA's runtime and NCCL, such as PyTorch, get a runtime on simulated devices (libcudart.so.13,
-#                    dev/cudart) and the NCCL library of this checkout; kernels of such a program do not run
+#                    dev/cudart) and the NCCL library of this checkout; kernels of such a program do not run,
+#                    but for simple ones of PyTorch, on contiguous tensors
 #
 # `mscclpp` in COMMAND is the command of this checkout. Times are those of the simulator and say nothing about devices.
 # PROFILE=dev takes what `cargo test` has built instead of an optimized build.

@@ -1,5 +1,5 @@
-//! Kernels that programs contain. Their registration is recorded; launches of kernels other than [`fills`] are errors, because their
-//! machine code does not run on simulated devices.
+//! Kernels that programs contain. Their registration is recorded; launches of kernels other than those of [`pytorch`] are errors, because
+//! their machine code does not run on simulated devices.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{self, Code};
-use crate::fills;
+use crate::pytorch;
 use crate::runtime::{give, runtime};
 
 /// `dim3`.
@@ -51,16 +51,18 @@ fn name(kernel: usize) -> Result<&'static CStr, Code> {
     kernels.get(&kernel).copied().ok_or(error::INVALID_DEVICE_FUNCTION)
 }
 
-/// Executes a launch of a kernel that fills memory. Other launches are reported, once for each kernel, and have no effect.
+/// Executes a launch of one of [PyTorch's kernels](pytorch) that the host can execute. Other launches are reported, once for each kernel,
+/// and have no effect.
 ///
 /// # Safety
 /// The arguments must be those of the kernel.
-unsafe fn launch(kernel: usize, arguments: *const *const c_void, stream: usize) -> Result<(), Code> {
+unsafe fn launch(kernel: usize, blocks: Size, arguments: *const *const c_void, stream: usize) -> Result<(), Code> {
     static REPORTED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
     let name = name(kernel)?;
-    if let Some(bytes) = name.to_str().ok().and_then(fills::element_bytes) {
-        // SAFETY: guaranteed by the caller.
-        return unsafe { fills::fill(arguments, bytes, stream) };
+    // SAFETY: guaranteed by the caller.
+    let executed = unsafe { pytorch::execute(name.to_str().unwrap_or_default(), blocks.y, arguments, stream) };
+    if executed != Err(error::NOT_SUPPORTED) {
+        return executed;
     }
     if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(kernel) {
         eprintln!(
@@ -153,45 +155,45 @@ runtime! {
 
     fn __cudaLaunchKernel(
         kernel: usize,
-        _blocks: Size,
+        blocks: Size,
         _threads: Size,
         arguments: *const *const c_void,
         _shared: usize,
         stream: usize,
     ) {
         // SAFETY: guaranteed by the caller.
-        unsafe { launch(kernel, arguments, stream) }
+        unsafe { launch(kernel, blocks, arguments, stream) }
     }
 
     fn cudaLaunchKernel(
         kernel: usize,
-        _blocks: Size,
+        blocks: Size,
         _threads: Size,
         arguments: *const *const c_void,
         _shared: usize,
         stream: usize,
     ) {
         // SAFETY: guaranteed by the caller.
-        unsafe { launch(kernel, arguments, stream) }
+        unsafe { launch(kernel, blocks, arguments, stream) }
     }
 
     fn cudaLaunchCooperativeKernel(
         kernel: usize,
-        _blocks: Size,
+        blocks: Size,
         _threads: Size,
         arguments: *const *const c_void,
         _shared: usize,
         stream: usize,
     ) {
         // SAFETY: guaranteed by the caller.
-        unsafe { launch(kernel, arguments, stream) }
+        unsafe { launch(kernel, blocks, arguments, stream) }
     }
 
     fn cudaLaunchKernelExC(configuration: *const LaunchConfiguration, kernel: usize, arguments: *const *const c_void) {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let configuration = configuration.as_ref().ok_or(error::INVALID_VALUE)?;
-            launch(kernel, arguments, configuration.stream)
+            launch(kernel, configuration.blocks, arguments, configuration.stream)
         }
     }
 

@@ -18,7 +18,8 @@ use crate::symbols::called;
 const VERSIONS: [(&str, &[Option<&str>]); 2] = [("2.15.0", &[None, Some("0")]), ("2.11.0", &[None])];
 
 /// Jobs, with their number of tests.
-const JOBS: [(&str, usize); 8] = [
+const JOBS: [(&str, usize); 9] = [
+    ("programs", 1),
     ("reductions", 13),
     ("gathers", 8),
     ("exchanges", 8),
@@ -30,11 +31,19 @@ const JOBS: [(&str, usize); 8] = [
 ];
 
 /// Jobs that also run with four ranks, on the newest version.
-const OF_FOUR_RANKS: [&str; 3] = ["exchanges", "groups", "fsdp"];
+const OF_FOUR_RANKS: [&str; 4] = ["programs", "exchanges", "groups", "fsdp"];
 
 /// Jobs that also run on the backend of `mscclpp-python`.
-const OF_OWN_BACKEND: [(&str, usize); 7] =
-    [("reductions", 12), ("gathers", 8), ("exchanges", 8), ("groups", 8), ("ddp", 4), ("fsdp", 4), ("graphs", 3)];
+const OF_OWN_BACKEND: [(&str, usize); 8] = [
+    ("programs", 1),
+    ("reductions", 12),
+    ("gathers", 8),
+    ("exchanges", 8),
+    ("groups", 8),
+    ("ddp", 4),
+    ("fsdp", 4),
+    ("graphs", 3),
+];
 
 /// Variables of PyTorch's backends that jobs set, each with another value than its default.
 const VARIABLES: [(&str, &str); 9] = [

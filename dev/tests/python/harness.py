@@ -2,7 +2,7 @@
 
 A job is run once per rank: scripts/simulated-cuda.sh --nccl -n 2 -- PYTHON dev/tests/python/JOB.py [TEST ...]
 
-Kernels of PyTorch do not run on simulated devices, so tensors are computed on the CPU and copied to the device, and results are
+Most kernels of PyTorch do not run on simulated devices, so tensors are computed on the CPU and copied to the device, and results are
 copied to the CPU and compared there. Ranks share devices where there are fewer (scripts/gpu.sh). With BACKEND=gloo a job runs on the CPU
 alone, which tests the job itself; with BACKEND=mscclpp on the backend of mscclpp-python.
 """

@@ -24,8 +24,15 @@ use ranks::Rank;
 const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
 
 /// Jobs, with their number of tests.
-const JOBS: [(&str, usize); 6] =
-    [("collectives", 31), ("lists", 10), ("transfers", 12), ("training", 9), ("groups", 1), ("restarts", 1)];
+const JOBS: [(&str, usize); 7] = [
+    ("collectives", 31),
+    ("lists", 10),
+    ("transfers", 12),
+    ("programs", 1),
+    ("training", 9),
+    ("groups", 1),
+    ("restarts", 1),
+];
 
 /// Jobs that print digests of the results that gloo has too.
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];

@@ -1,8 +1,9 @@
 //! Fills: the kernels with which PyTorch writes one value to all elements of contiguous memory, for `zeros`, `ones`, `full` and
-//! `fill_`. PyTorch calls them on its own, in barriers for instance, so they are executed as copies of the host's bytes.
+//! `fill_`, which are executed as copies of the host's bytes.
 
 use std::ffi::c_void;
 
+use super::functor;
 use crate::driver;
 use crate::error::Code;
 
@@ -29,12 +30,8 @@ const TYPES: [(&str, usize); 15] = [
 const CHUNK: usize = 1 << 20;
 
 /// Returns the bytes of an element, if the kernel of this name fills memory.
-pub(crate) fn element_bytes(name: &str) -> Option<usize> {
-    let kernels = ["29vectorized_elementwise_kernelI", "27unrolled_elementwise_kernelI"];
-    let (_, of) = name
-        .strip_prefix("_ZN2at6native")
-        .filter(|rest| kernels.iter().any(|kernel| rest.starts_with(kernel)))?
-        .split_once("NS0_11FillFunctorI")?;
+pub(super) fn element_bytes(name: &str) -> Option<usize> {
+    let (_, of) = functor(name)?.split_once("NS0_11FillFunctorI")?;
     let (_, bytes) = TYPES.iter().find(|(of_type, _)| {
         // The functor's type, and one pointer to the memory.
         of.strip_prefix(of_type).is_some_and(|rest| rest.starts_with("EESt5arrayIPcLm1EE"))
@@ -46,7 +43,7 @@ pub(crate) fn element_bytes(name: &str) -> Option<usize> {
 ///
 /// # Safety
 /// The arguments must be those of such a kernel: the number of elements, the value, and the address.
-pub(crate) unsafe fn fill(arguments: *const *const c_void, element_bytes: usize, stream: usize) -> Result<(), Code> {
+pub(super) unsafe fn run(arguments: *const *const c_void, element_bytes: usize, stream: usize) -> Result<(), Code> {
     // SAFETY: guaranteed by the caller.
     let (count, value, address) = unsafe {
         let value = std::slice::from_raw_parts((*arguments.add(1)).cast::<u8>(), element_bytes);
