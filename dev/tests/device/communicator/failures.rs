@@ -134,6 +134,28 @@ pub(super) fn different_offset_is_reported(seed: u64) -> Result<(), Failed> {
     if found.iter().all(named) { Ok(()) } else { Err(format!("{found:?}").into()) }
 }
 
+/// Ranks that exchange parts of other lengths make the same call, one that gathers does not.
+pub(super) fn exchange_against_a_gather_is_reported(seed: u64) -> Result<(), Failed> {
+    let fail = |comm: &Communicator, device: &Device| {
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let (rank, ranks) = (comm.rank() as usize, comm.num_ranks() as usize);
+        let (sent, received) = (vec![1 + rank; ranks], (1..=ranks).collect::<Vec<_>>());
+        let input = DeviceVec::<f32>::new(device, ranks * (1 + rank))?;
+        let mut output = DeviceVec::<f32>::new(device, received.iter().sum())?;
+        on.all_to_all_v(&input, &sent, &mut output, &received)?;
+        on.synchronize()?;
+        let made = match rank {
+            0 => on.gather(&DeviceVec::<f32>::new(device, 1)?, &mut DeviceVec::<f32>::new(device, ranks)?, 0),
+            _ => on.all_to_all_v(&input, &sent, &mut output, &received),
+        };
+        synchronized(&on, made)
+    };
+    let found = fails(seed, fail, |error| error.kind() == ErrorKind::Mismatch)?;
+    let named = |text: &String| text.contains("gather of 1 f32 to rank 0") && text.contains("all_to_all_v of f32");
+    if found.iter().all(named) { Ok(()) } else { Err(format!("{found:?}").into()) }
+}
+
 pub(super) fn rank_that_leaves_is_reported(seed: u64) -> Result<(), Failed> {
     let options = machine_options(seed, 0, false);
     let results = each_on(options, 2, 2, group_options(120), |comm, device| {

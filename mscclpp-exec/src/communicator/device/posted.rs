@@ -44,6 +44,8 @@ pub(super) enum Kind {
     Gather(usize, DataType, u32),
     /// A scatter of this number of elements to each rank from a root.
     Scatter(usize, DataType, u32),
+    /// Parts of elements from each rank to each other one.
+    AllToAllV(DataType),
     /// A barrier of the host.
     Barrier,
 }
@@ -62,6 +64,7 @@ impl Kind {
             Self::Transfer(len, dtype, from) => return describe_transfer(*len, *dtype, *from),
             Self::Gather(len, dtype, root) => return format!("gather of {len} {dtype} to rank {root}, on devices"),
             Self::Scatter(len, dtype, root) => return format!("scatter of {len} {dtype} from rank {root}, on devices"),
+            Self::AllToAllV(dtype) => return format!("all_to_all_v of {dtype}, on devices"),
             Self::Barrier => return "barrier".into(),
             Self::Collective(request, positions) => (request, positions),
         };

@@ -146,8 +146,9 @@ impl OnStream<'_> {
     /// not transferred.
     ///
     /// # Errors
-    /// [`Error::Length`] unless there is one count for each rank and the counts add up to the lengths; [`Error::Transfer`] if a
-    /// rank sends another number than this one expects; those of [`send`](Self::send).
+    /// [`Error::Length`] unless there is one count for each rank and the counts add up to the lengths; [`Error::Bootstrap`] with the mismatch
+    /// if another rank of the node makes a different call; [`Error::Transfer`] if a rank sends another number than this one expects; those
+    /// of [`send`](Self::send).
     #[track_caller]
     pub fn all_to_all_v<T: Element>(
         &self,
@@ -162,6 +163,7 @@ impl OnStream<'_> {
         let mut parts = self.divided::<T>(&input, sent, true);
         parts.extend(self.divided::<T>(&output, received, false));
         parts.retain(|part| part.memory.as_slice().bytes > 0);
+        self.post(Kind::AllToAllV(T::TYPE))?;
         self.exchange::<T>("all_to_all_v", parts)
     }
 
