@@ -231,7 +231,7 @@ pub(super) fn failure_is_reported_while_another_thread_is_in_a_call(seed: u64) -
                 std::thread::yield_now();
             }
             let checked = comm.on(&stream).send(&memory, 1).map_err(Failed::from).and_then(|()| {
-                let error = check("124 bytes")?;
+                let error = check("transfer of 31 u32")?;
                 assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
                 assert!(matches!(comm.is_idle(), Err(Error::Busy)), "the call has ended");
                 Ok(())
