@@ -2,6 +2,7 @@
 
 use mscclpp_core::diag::Code;
 
+use super::pattern::Choices;
 use super::value::Value;
 use super::{Eval, Interpreter, Stop};
 use crate::hir::{Arm, Expr, ExprKind, For, FormatPart, LabelId, Message, PatternKind, SpanId, Stmt};
@@ -158,15 +159,22 @@ impl<'t> Interpreter<'t> {
     fn match_arms(&mut self, value: &'t Expr, arms: &'t [Arm], tok: SpanId) -> Eval {
         let value = self.eval(value)?;
         for arm in arms {
-            if !self.bind(&arm.pattern, value.clone())? {
+            let Some(guard) = &arm.guard else {
+                if self.bind(&arm.pattern, value.clone())? {
+                    return self.eval(&arm.body);
+                }
                 continue;
-            }
-            let guarded = match &arm.guard {
-                Some(guard) => self.truth(guard)?,
-                None => true,
             };
-            if guarded {
-                return self.eval(&arm.body);
+            // A guard decides on each alternative of `|` that matches, until it holds for one.
+            let mut choices = Choices::default();
+            loop {
+                if self.bind_with(&arm.pattern, value.clone(), Some(&mut choices))? && self.truth(guard)? {
+                    return self.eval(&arm.body);
+                }
+                if !choices.advance() {
+                    break;
+                }
+                self.step(tok)?;
             }
         }
         // rustc ensures that one arm matches.

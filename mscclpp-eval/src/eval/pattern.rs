@@ -7,10 +7,51 @@ use super::value::Value;
 use super::{Eval, Interpreter};
 use crate::hir::{Pattern, PatternKind, RangeEnd, Slot};
 
+/// The alternatives to take at each `|` of a pattern, in the order in which they are met, each with the number of
+/// alternatives there.
+#[derive(Default)]
+pub(super) struct Choices {
+    taken: Vec<(usize, usize)>,
+    met: usize,
+}
+
+impl Choices {
+    /// Returns the alternative to take at the next `|`, which has `count` of them.
+    fn next(&mut self, count: usize) -> usize {
+        if self.met == self.taken.len() {
+            self.taken.push((0, count));
+        }
+        self.met += 1;
+        self.taken[self.met - 1].0
+    }
+
+    /// Selects the next alternatives, for another match from the start; returns whether there are any.
+    pub(super) fn advance(&mut self) -> bool {
+        self.met = 0;
+        while let Some((index, count)) = self.taken.pop() {
+            if index + 1 < count {
+                self.taken.push((index + 1, count));
+                return true;
+            }
+        }
+        false
+    }
+}
+
 impl<'t> Interpreter<'t> {
     /// Matches a value with a pattern and binds its variables; returns whether it matches. A `&mut` binds its parts as
     /// `&mut`.
     pub(super) fn bind(&mut self, pattern: &'t Pattern, value: Value) -> Eval<bool> {
+        self.bind_with(pattern, value, None)
+    }
+
+    /// Matches as [`bind`](Self::bind) does, with the first alternatives that match or with those that are given.
+    pub(super) fn bind_with(
+        &mut self,
+        pattern: &'t Pattern,
+        value: Value,
+        mut choices: Option<&mut Choices>,
+    ) -> Eval<bool> {
         match &pattern.kind {
             PatternKind::Wild => Ok(true),
             PatternKind::Bind(slot, None) => {
@@ -18,7 +59,7 @@ impl<'t> Interpreter<'t> {
                 Ok(true)
             }
             PatternKind::Bind(slot, Some(inner)) => {
-                let matches = self.bind(inner, value.clone())?;
+                let matches = self.bind_with(inner, value.clone(), choices)?;
                 self.define(*slot, value);
                 Ok(matches)
             }
@@ -34,6 +75,10 @@ impl<'t> Interpreter<'t> {
                 Ok(start.is_none_or(|start| start <= value) && below)
             }
             PatternKind::Or(cases) => {
+                if let Some(choices) = &mut choices {
+                    let case = choices.next(cases.len());
+                    return self.bind_with(&cases[case], value, Some(choices));
+                }
                 for case in cases {
                     if self.bind(case, value.clone())? {
                         return Ok(true);
@@ -41,11 +86,11 @@ impl<'t> Interpreter<'t> {
                 }
                 Ok(false)
             }
-            _ => self.destructure(pattern, value),
+            _ => self.destructure(pattern, value, choices),
         }
     }
 
-    fn destructure(&mut self, pattern: &'t Pattern, value: Value) -> Eval<bool> {
+    fn destructure(&mut self, pattern: &'t Pattern, value: Value, mut choices: Option<&mut Choices>) -> Eval<bool> {
         let place = match &value {
             Value::Place(place) => Some((**place).clone().follow()),
             _ => None,
@@ -64,7 +109,7 @@ impl<'t> Interpreter<'t> {
                 let fields = before.iter().zip(0..).chain(after.iter().zip(first_after..));
                 for (pattern, index) in fields {
                     let item = items.get(index).cloned().unwrap_or(Value::Unit);
-                    if !self.bind(pattern, part(Projection::Field(index as u32), item))? {
+                    if !self.bind_with(pattern, part(Projection::Field(index as u32), item), choices.as_deref_mut())? {
                         return Ok(false);
                     }
                 }
@@ -76,22 +121,22 @@ impl<'t> Interpreter<'t> {
                 }
                 for (index, pattern) in fields {
                     let item = value.fields.get(*index as usize).cloned().unwrap_or(Value::Unit);
-                    if !self.bind(pattern, part(Projection::Field(*index), item))? {
+                    if !self.bind_with(pattern, part(Projection::Field(*index), item), choices.as_deref_mut())? {
                         return Ok(false);
                     }
                 }
                 Ok(true)
             }
             (PatternKind::List(before, rest), Value::List(items)) => {
-                self.bind_list(before, rest.as_ref(), &items, place.as_ref())
+                self.bind_list(before, rest.as_ref(), &items, place.as_ref(), choices)
             }
             (PatternKind::Some(inner), Value::Some(value))
             | (PatternKind::Ok(inner), Value::Ok(value))
             | (PatternKind::Err(inner), Value::Err(value)) => {
-                self.bind(inner, part(Projection::Payload, (*value).clone()))
+                self.bind_with(inner, part(Projection::Payload, (*value).clone()), choices)
             }
             (PatternKind::Reverse(inner), Value::Reverse(value)) => {
-                self.bind(inner, part(Projection::Field(0), (*value).clone()))
+                self.bind_with(inner, part(Projection::Field(0), (*value).clone()), choices)
             }
             (PatternKind::Some(_), Value::None)
             | (PatternKind::Ok(_), Value::Err(_))
@@ -108,6 +153,7 @@ impl<'t> Interpreter<'t> {
         rest: Option<&'t (Option<Slot>, Vec<Pattern>)>,
         items: &Rc<Vec<Value>>,
         place: Option<&Place>,
+        mut choices: Option<&mut Choices>,
     ) -> Eval<bool> {
         let after = rest.map_or(&[][..], |(_, after)| after.as_slice());
         let fixed = before.len() + after.len();
@@ -120,7 +166,7 @@ impl<'t> Interpreter<'t> {
                 Some(place) => Value::Place(Rc::new(place.part(Projection::Index(index)))),
                 None => items[index].clone(),
             };
-            if !self.bind(pattern, item)? {
+            if !self.bind_with(pattern, item, choices.as_deref_mut())? {
                 return Ok(false);
             }
         }

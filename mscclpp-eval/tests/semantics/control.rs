@@ -6,6 +6,18 @@ values! {
         const LAST: usize = 3;
         (0..4).map(|i| match i { ZERO => -1, LAST => 1, _ => 0 }).collect()
     }
+    fn guards_of_alternatives() -> (Vec<(i32, i32)>, i32, bool, i32, (i32, i32)) {
+        let mut tried = vec![];
+        let product = match ((1, 2), (3, 4)) {
+            ((x, _) | (_, x), (y, _) | (_, y)) if { tried.push((x, y)); x == 2 && y == 4 } => x * y,
+            _ => 0,
+        };
+        let last = match &[Some(1), None, Some(5)][..] { [Some(x), .., _] | [_, .., Some(x)] if *x > 3 => *x, _ => 0 };
+        let whole = match (5, 6) { pair @ ((y, _) | (_, y)) if y == 6 => y + pair.0, _ => 0 };
+        let mut pair = (1, 2);
+        match &mut pair { (x, _) | (_, x) if *x == 2 => *x = 9, _ => {} }
+        (tried, product + last, matches!((1, 2), (x, _) | (_, x) if x == 2), whole, pair)
+    }
     fn if_let_chains() -> Vec<i32> {
         let pairs = [(Some(1i32), 2), (None, 3), (Some(4), 5)];
         let mut out = vec![];
