@@ -63,6 +63,7 @@ impl HirBuilder<'_> {
             Some((_, Kind::Matches)) => self.matches(mac, tok),
             Some((_, Kind::Format)) => {
                 let args = self.macro_args(mac, tok);
+                self.plain_format(args.first(), tok);
                 let message = self.message(args.iter(), tok);
                 self.expr(ExprKind::Format(message), tok)
             }
@@ -170,8 +171,22 @@ impl HirBuilder<'_> {
         self.expr(ExprKind::Match(value, vec![arm, otherwise]), tok)
     }
 
-    /// Lowers a format string with its arguments. Width, precision and alignment affect only the appearance and are
-    /// ignored.
+    /// Rejects the formats of a string that are ignored in messages: the program may compare the string.
+    fn plain_format(&mut self, text: Option<&syn::Expr>, tok: SpanId) {
+        let Some(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })) = text else { return };
+        for part in split(&text.value()) {
+            if let Part::Value { format, .. } = part
+                && !["", "?"].contains(&&*format)
+            {
+                let what = format!("the format `:{format}` of `format!` is not evaluated at compile time");
+                let help = "use `{}` or `{:?}`; the messages of assertions and panics may have any format";
+                self.refuse(tok, what, help);
+            }
+        }
+    }
+
+    /// Lowers a format string with its arguments. In messages, width, precision and alignment affect only the
+    /// appearance and are ignored.
     fn message<'a>(&mut self, mut args: impl Iterator<Item = &'a syn::Expr>, tok: SpanId) -> Message {
         let text = match args.next() {
             None => return Message::default(),
@@ -187,8 +202,8 @@ impl HirBuilder<'_> {
         for part in split(&text) {
             match part {
                 Part::Text(text) => pieces.push(FormatPart::Text(Arc::from(text))),
-                Part::Value { name, debug } => match self.message_value(&name, &args, &mut next) {
-                    Some(value) => pieces.push(FormatPart::Value(value, debug)),
+                Part::Value { name, format } => match self.message_value(&name, &args, &mut next) {
+                    Some(value) => pieces.push(FormatPart::Value(value, format.ends_with('?'))),
                     None => {
                         let what = format!("`{{{name}}}` has no value");
                         drop(self.report.error(Code::TypeError, tok, what));
@@ -229,7 +244,7 @@ impl HirBuilder<'_> {
 /// A part of a format string.
 enum Part {
     Text(String),
-    Value { name: String, debug: bool },
+    Value { name: String, format: String },
 }
 
 /// Splits a format string.
@@ -249,7 +264,7 @@ fn split(text: &str) -> Vec<Part> {
                 if !plain.is_empty() {
                     parts.push(Part::Text(std::mem::take(&mut plain)));
                 }
-                parts.push(Part::Value { name: name.trim().to_owned(), debug: format.trim_end().ends_with('?') });
+                parts.push(Part::Value { name: name.trim().to_owned(), format: format.trim_end().to_owned() });
             }
             _ => plain.push(char),
         }

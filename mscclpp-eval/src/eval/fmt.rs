@@ -23,6 +23,7 @@ pub(crate) fn debug(value: &Value) -> String {
         Value::Int(value) => value.to_string(),
         Value::Str(text) => format!("{text:?}"),
         Value::Ordering(order) => format!("{order:?}"),
+        Value::Tuple(items) if items.len() == 1 => format!("({},)", debug(&items[0])),
         Value::Tuple(items) => format!("({})", list(items.iter())),
         Value::Adt(value) => show_adt(value),
         Value::List(items) => format!("[{}]", list(items.iter())),
