@@ -169,12 +169,7 @@ impl HirBuilder<'_> {
         self.declared.push((scope, Rc::clone(&found)));
         self.scopes[scope].types.insert(name.to_owned(), TypeItem::Adt(Rc::clone(&found), Some(id)));
         self.attributes(&found.attrs);
-        for param in &found.generics.params {
-            if !matches!(param, syn::GenericParam::Lifetime(_)) {
-                let tok = self.spans.tokens(param);
-                self.refuse(tok, "generic types are not evaluated at compile time", "write the types out");
-            }
-        }
+        self.refuse_generics(&found.generics);
         if let Some(implemented) = &found.implements {
             let tok = self.tok(found.ident.span());
             let what =

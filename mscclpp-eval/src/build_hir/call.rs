@@ -85,18 +85,14 @@ impl HirBuilder<'_> {
         }
         if function.is_none() && !call.args.is_empty() && lang::method_of(qualifier, name).is_some() {
             let ty = self.qualifier_type(path);
+            let turbofish = self.written_after(path);
             let args = self.args(call);
-            return Some(self.method_by_path(name, ty, args, tok));
+            return Some(self.method_by_path(name, ty, turbofish, args, tok));
         }
         let function = function?;
-        // `Vec::<usize>::new()` and `Vec::new()`: rustc checks what is written, inference finds the rest.
-        for segment in &path.segments {
-            if let syn::PathArguments::AngleBracketed(args) = &segment.arguments {
-                self.turbofish(args);
-            }
-        }
         let args = self.args(call);
-        Some(self.expr(ExprKind::CallPath(function, args), tok))
+        let value = self.expr(ExprKind::CallPath(function, args), tok);
+        Some(self.with_type_args(path, value))
     }
 
     /// Lowers `usize::from(x)` and `i64::try_from(x)`.

@@ -9,7 +9,14 @@ use crate::lang;
 
 impl HirBuilder<'_> {
     /// Lowers a call of a method by a path; `ty` is the type before its name.
-    pub(super) fn method_by_path(&mut self, name: &str, ty: TypeExpr, mut args: Vec<Expr>, tok: SpanId) -> Expr {
+    pub(super) fn method_by_path(
+        &mut self,
+        name: &str,
+        ty: TypeExpr,
+        turbofish: Option<TypeExpr>,
+        mut args: Vec<Expr>,
+        tok: SpanId,
+    ) -> Expr {
         let first = args.remove(0);
         let receiver_tok = first.tok;
         // The receiver already has that type; the annotation types a literal.
@@ -19,12 +26,19 @@ impl HirBuilder<'_> {
         };
         let start = self.spans.get(tok).0.start();
         let (line, column) = (start.line as u32, start.column as u32 + 1);
-        let call = MethodCall { receiver, name: Arc::from(name), turbofish: None, args, line, column };
+        let call = MethodCall { receiver, name: Arc::from(name), turbofish, args, line, column };
         self.expr(ExprKind::Method(Box::new(call)), tok)
     }
 
     /// Returns a method or conversion of the language as a value: a closure that calls it.
-    pub(super) fn method_as_value(&mut self, qualifier: &str, name: &str, ty: TypeExpr, tok: SpanId) -> Option<Expr> {
+    pub(super) fn method_as_value(
+        &mut self,
+        qualifier: &str,
+        name: &str,
+        ty: TypeExpr,
+        turbofish: Option<TypeExpr>,
+        tok: SpanId,
+    ) -> Option<Expr> {
         if let Some(int) = IntTy::from_name(qualifier).filter(|_| matches!(name, "from" | "try_from")) {
             return Some(self.function_of(1, tok, |this, mut args| {
                 let value = Box::new(args.remove(0));
@@ -32,7 +46,7 @@ impl HirBuilder<'_> {
             }));
         }
         let num_params = lang::method_of(qualifier, name)?.num_params();
-        Some(self.function_of(num_params + 1, tok, |this, args| this.method_by_path(name, ty, args, tok)))
+        Some(self.function_of(num_params + 1, tok, |this, args| this.method_by_path(name, ty, turbofish, args, tok)))
     }
 
     /// Returns a closure with parameters that only `body` names.

@@ -179,13 +179,27 @@ impl HirBuilder<'_> {
     pub(super) fn alias(&mut self, scope: usize, alias: &syn::ItemType) -> TypeExpr {
         let tok = self.tok(alias.ident.span());
         self.attributes(&alias.attrs);
+        if self.refuse_generics(&alias.generics) {
+            return TypeExpr::Infer;
+        }
         let outer = std::mem::replace(&mut self.scope, scope);
         let ty = self.nested(tok, |_| TypeExpr::Infer, |this| this.ty(&alias.ty));
         self.scope = outer;
         ty
     }
 
-    fn type_args(&mut self, args: &syn::PathArguments) -> Vec<TypeExpr> {
+    /// Rejects the type parameters of a type; returns whether there are any.
+    pub(super) fn refuse_generics(&mut self, generics: &syn::Generics) -> bool {
+        let mut refused = false;
+        for param in generics.params.iter().filter(|param| !matches!(param, syn::GenericParam::Lifetime(_))) {
+            let tok = self.spans.tokens(param);
+            self.refuse(tok, "generic types are not evaluated at compile time", "write the types out");
+            refused = true;
+        }
+        refused
+    }
+
+    pub(super) fn type_args(&mut self, args: &syn::PathArguments) -> Vec<TypeExpr> {
         let syn::PathArguments::AngleBracketed(args) = args else { return Vec::new() };
         let types = args.args.iter().filter_map(|arg| match arg {
             syn::GenericArgument::Type(ty) => Some(ty),
@@ -221,6 +235,13 @@ impl HirBuilder<'_> {
     /// Rejects a name that the macro cannot see.
     pub(super) fn outside(&mut self, tok: SpanId, name: &str, what: Outside) {
         let last = name.rsplit("::").next().unwrap_or(name);
+        if let Some((alias, _)) = name.split_once("::")
+            && self.find_type(alias).is_some_and(|scope| matches!(self.scopes[scope].types[alias], TypeItem::Alias(_)))
+        {
+            let help = format!("name the type that `{alias}` represents");
+            self.refuse(tok, format!("functions of the alias `{alias}` are not evaluated at compile time"), help);
+            return;
+        }
         if let Some(scope) = self.find_type(name)
             && let TypeItem::Other(what) = self.scopes[scope].types[name]
         {

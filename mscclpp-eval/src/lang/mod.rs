@@ -97,22 +97,27 @@ impl Call {
 impl Builtin {
     /// Returns the number of its parameters after the receiver.
     pub(crate) fn num_params(&self) -> usize {
-        let open = self.sig.find('(').map_or(self.sig.len(), |open| open + 1);
-        let (mut depth, mut params, mut empty) = (0_i32, 0, true);
-        for char in self.sig[open..].chars() {
-            match char {
-                ')' if depth == 0 => break,
-                '(' | '<' => depth += 1,
-                // The arrow of a function's result is not a bracket.
-                ')' => depth -= 1,
-                '>' => depth = (depth - 1).max(0),
-                ',' if depth == 0 => params += 1,
-                _ => {}
-            }
-            empty = false;
-        }
-        if empty { 0 } else { params + 1 }
+        num_params(self.sig)
     }
+}
+
+/// Returns the number of parameters of a signature.
+fn num_params(sig: &str) -> usize {
+    let open = sig.find('(').map_or(sig.len(), |open| open + 1);
+    let (mut depth, mut params, mut empty) = (0_i32, 0, true);
+    for char in sig[open..].chars() {
+        match char {
+            ')' if depth == 0 => break,
+            '(' | '<' => depth += 1,
+            // The arrow of a function's result is not a bracket.
+            ')' => depth -= 1,
+            '>' => depth = (depth - 1).max(0),
+            ',' if depth == 0 => params += 1,
+            _ => {}
+        }
+        empty = false;
+    }
+    if empty { 0 } else { params + 1 }
 }
 
 impl Table {

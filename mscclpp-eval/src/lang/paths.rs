@@ -20,6 +20,18 @@ pub(crate) struct PathFn {
     pub(crate) run: Run,
 }
 
+impl PathFn {
+    /// Returns the number of its parameters.
+    pub(crate) fn num_params(&self) -> usize {
+        super::num_params(self.sig)
+    }
+
+    /// Returns its result, as its signature has it.
+    pub(crate) fn result(&self) -> Option<&'static str> {
+        self.sig.rsplit_once(" -> ").map(|(_, result)| result)
+    }
+}
+
 /// Returns the number of the function of a path, by its last two segments.
 pub(crate) fn path_fn(qualifier: &str, name: &str) -> Option<PathFnId> {
     let found = PATHS.iter().position(|function| {

@@ -147,6 +147,12 @@ impl Infer<'_> {
                 self.checks.push(Check::Total { ty: result, tok: expr.tok });
             }
             if let Some(turbofish) = &call.turbofish {
+                // Of other methods the first type argument is not the result.
+                if !["collect", "sum", "product", "fold"].contains(&&*call.name) {
+                    let message = format!("type arguments of `{}` are not evaluated at compile time", call.name);
+                    self.refuse(expr.tok, message, "leave them out, and write the type at a variable or a parameter");
+                    return result;
+                }
                 let written = self.store.written(turbofish);
                 self.unify(written, result, expr.tok);
             }

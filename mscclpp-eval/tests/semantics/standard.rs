@@ -88,6 +88,27 @@ values! {
         ranks.entry(9).and_modify(|list| list.clear()).or_insert(vec![7]);
         ranks
     }
+    fn type_arguments_of_paths() -> (u8, u8, u8, Vec<u8>, [u8; 3], Option<u8>, u8, usize) {
+        let mut list = Vec::<u8>::new();
+        list.push(200);
+        let mut map = std::collections::BTreeMap::<u8, u8>::new();
+        map.insert(1, 200);
+        let results = [Ok::<u8, ()>(200).unwrap(), Option::<u8>::None.unwrap_or(200), Some::<u8>(200).unwrap()];
+        let min = std::cmp::min::<u8>(200, 201).wrapping_add(100);
+        let powers = std::iter::successors::<u8, _>(Some(200), |x| x.checked_add(50)).count();
+        let once = std::iter::once::<u8>(200).map(|x| x.wrapping_add(100)).next();
+        let folded = Iterator::fold::<u8, _>(0..1, 200, |sum, _| sum.wrapping_add(100));
+        (
+            list[0].wrapping_add(100), map[&1].wrapping_add(100), None::<u8>.unwrap_or(200).wrapping_add(100), Vec::<_>::from([1u8]),
+            results.map(|x| x.wrapping_add(100)), once, min.wrapping_add(folded), powers,
+        )
+    }
+    fn type_arguments_of_functions_as_values() -> (u8, Vec<Option<u8>>) {
+        let mut list = None.unwrap_or_else(Vec::<u8>::new);
+        list.push(200);
+        let some = [200].into_iter().map(Some::<u8>).map(|x| x.map(|x| x.wrapping_add(100)));
+        (list[0].wrapping_add(100), some.collect())
+    }
     fn text_of_errors() -> (String, Result<u8, String>) {
         let parts = vec!["a".to_string(), format!("b{}", 1), String::from("c")];
         (parts.join(", "), Err("text".into()))
@@ -95,5 +116,13 @@ values! {
 }
 
 refused! {
+    fn type_arguments_that_are_not_results() -> u8 {
+        let (mut a, mut b) = (200, 1);
+        std::mem::swap::<u8>(&mut a, &mut b);
+        b.wrapping_add(100)
+    } => NotInSubset
+    fn type_arguments_of_methods() -> Option<u8> { Some(200).map::<u8, _>(|x| x).map(|x| x.wrapping_add(100)) } => NotInSubset
+    fn functions_of_aliases() -> u8 { type Bytes = Vec<u8>; Bytes::from([200])[0].wrapping_add(100) } => NotInSubset
+    fn generic_aliases() -> u8 { type List<T> = Vec<T>; let list: List<u8> = vec![200]; list[0].wrapping_add(100) } => NotInSubset
     fn arrays_from_functions() -> i32 { let squares: [i32; 3] = std::array::from_fn(|i| (i * i) as i32); squares[2] } => NotInSubset
 }
