@@ -267,6 +267,11 @@ impl HirBuilder<'_> {
                 let tok = self.spans.pair(inner.bracket_token.span.open(), inner.bracket_token.span.close());
                 Assignee::List(inner.elems.iter().map(|elem| self.assignee(elem)).collect(), tok)
             }
+            syn::Expr::Struct(_) | syn::Expr::Call(_) | syn::Expr::Range(_) => {
+                let tok = self.spans.tokens(expr);
+                let what = "assignment to the fields of a struct, or with `..`, is not evaluated at compile time";
+                Assignee::Place(self.refused(tok, what, "assign to each variable, or take the value apart with `let`"))
+            }
             other => Assignee::Place(self.expression(other)),
         }
     }

@@ -17,6 +17,8 @@ refused! {
     fn threads() -> i32 { std::thread::spawn(|| 1).join().unwrap() } => NotInSubset
     fn generics() -> i32 { fn id<T>(x: T) -> T { x } id(3) } => NotInSubset
     fn strings() -> usize { "abc".to_uppercase().len() } => NotInSubset
+    fn assignment_to_fields() -> (i32, i32) { struct P { x: i32, y: i32 } let (x, y); P { x, y } = P { x: 3, y: 4 }; (x, y) } => NotInSubset
+    fn assignment_with_rest() -> i32 { let first; (first, ..) = (1, 2, 3); first } => NotInSubset
     fn environment() -> bool { std::env::var("HOME").is_ok() } => NotInSubset
     fn traits_by_hand() -> bool {
         struct Odd(i32);
