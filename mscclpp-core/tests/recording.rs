@@ -150,6 +150,11 @@ fn mistakes_are_collected_and_do_not_breed() {
 fn bad_specifications_are_refused_without_recording() {
     assert_eq!(codes(record(all_reduce(0), |p| assert_eq!(p.ranks().count(), 0))), [Code::NoRanks]);
     assert_eq!(codes(record(all_reduce(u32::MAX), |_| ())), [Code::BadSpecification]);
+    // A loop over the ranks of a typing error ends.
+    assert_eq!(
+        codes(record(all_reduce(u32::MAX), |p| assert_eq!(p.ranks().count(), 1 << 16))),
+        [Code::BadSpecification]
+    );
     let mut spec = all_reduce(4);
     spec.collective.chunk_factor = u32::MAX;
     assert_eq!(codes(record(spec, |p| _ = p.rank(0).input().chunk(0))), [Code::TooLarge]);

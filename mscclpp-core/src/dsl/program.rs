@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::args::{BlockList, InputList, OutputChunk, RankList};
 use super::group::ThreadBlockGroup;
 use super::rank::{Rank, Ranks};
-use super::recorder::Recorder;
+use super::recorder::{MAX_RANKS, Recorder};
 use super::switch::SwitchChannel;
 use super::value::POISON;
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -33,7 +33,8 @@ impl std::fmt::Debug for Program {
 impl Program {
     /// Starts a program. Findings about the specification are returned by [`finish`](Self::finish).
     pub fn new(spec: AlgoSpec) -> Self {
-        let (ranks, ranks_per_node) = (spec.num_ranks, spec.ranks_per_node.max(1));
+        // More ranks are a finding; without them a loop over `ranks()` ends, and a list of them has room.
+        let (ranks, ranks_per_node) = (spec.num_ranks.min(MAX_RANKS), spec.ranks_per_node.max(1));
         Self { recorder: RefCell::new(Recorder::new(spec)), ranks, ranks_per_node }
     }
 

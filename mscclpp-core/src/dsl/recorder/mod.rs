@@ -9,6 +9,7 @@ mod sync;
 mod tables;
 
 pub(super) use moves::{End, Transfer};
+pub(super) use spec::MAX_RANKS;
 
 use std::collections::BTreeMap;
 use std::panic::Location;

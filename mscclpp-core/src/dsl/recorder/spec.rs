@@ -6,7 +6,7 @@ use crate::diag::{Code, Site};
 use crate::types::Replication;
 
 /// More ranks than any machine has; limits what a typing error can allocate.
-const MAX_RANKS: u32 = 1 << 16;
+pub(in crate::dsl) const MAX_RANKS: u32 = 1 << 16;
 
 impl Recorder {
     /// Checks the specification; returns the chunk counts of input and output if the program can be recorded at all.
