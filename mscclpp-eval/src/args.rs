@@ -215,10 +215,6 @@ pub(crate) fn parse(tokens: TokenStream, name: &Ident, spans: &mut Spans, report
                     names.join(", ")
                 ));
             }
-            Some(argument) if attribute.places.contains_key(argument.name) => {
-                let message = format!("`{}` is given twice", argument.name);
-                drop(reader.report.error(Code::BadAttribute, given.tok, message));
-            }
             Some(argument) => {
                 attribute.places.insert(argument.name, given.tok);
                 (argument.set)(&mut attribute, &mut reader, &given);

@@ -128,7 +128,12 @@ const CONSTRUCTS: &[Construct] = &[
     ),
     refused("floating-point numbers", "1.5 * 2.0", "not-in-subset", "integers"),
     refused("characters and text", "\"a\".to_uppercase()", "not-in-subset", ""),
-    refused("formats of `format!`", "format!(\"{:02}\", 3)", "not-in-subset", "`{}`, `{:?}`; messages may have any format"),
+    refused(
+        "formats of `format!`",
+        "format!(\"{:02}\", 3)",
+        "not-in-subset",
+        "`{}`, `{:?}`; messages may have any format",
+    ),
     refused(
         "generic functions",
         "{ fn id<T>(x: T) -> T { x } id(1) }",

@@ -79,6 +79,22 @@ fn only_what_is_used_of_a_module_is_evaluated() {
 }
 
 #[test]
+fn arguments_in_lists_are_given_once() {
+    for args in ["params(n = 1, n = 2)", "tags(nvls = 1, nvls = 2)", "tags = [\"nvls\", \"nvls\"]", "allow(race, race)"]
+    {
+        let expansion = collective(&format!("SendRecv, ranks = 1, {args}"), "fn f(p: &Program, n: u8) {}");
+        assert!(expansion.contains("is given twice"), "{args}: {expansion}");
+    }
+    assert!(collective("SendRecv, ranks = 1, name = \"\"", "fn f(p: &Program) {}").contains("not empty"));
+}
+
+#[test]
+fn ranks_of_a_typing_error_are_refused() {
+    let expansion = collective("SendRecv, ranks = 4000000000", "fn f(p: &Program) { for _ in p.ranks() { break; } }");
+    assert!(expansion.contains("at most 65536 ranks"), "{expansion}");
+}
+
+#[test]
 fn misplaced_attributes_are_refused() {
     assert!(collective("AllGather, ranks = 2", "struct S;").contains("belongs on a function"));
     let module = |args: &str, item: &str| {

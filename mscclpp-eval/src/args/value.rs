@@ -66,7 +66,7 @@ impl Reader<'_> {
         self.spans.tokens(tokens)
     }
 
-    /// Reads arguments, separated by commas.
+    /// Reads arguments, separated by commas, each given once.
     pub(super) fn arguments(&mut self, tokens: TokenStream) -> Option<Vec<Given>> {
         let parser = |input: ParseStream<'_>| {
             let mut list = Vec::new();
@@ -84,11 +84,16 @@ impl Reader<'_> {
         };
         match parse_as(tokens, parser) {
             Ok(list) => {
-                let list = list.into_iter().map(|(name, last, value)| {
-                    let tok = self.spans.pair(name.span(), last);
-                    Given { name: name.to_string(), tok, value }
-                });
-                Some(list.collect())
+                let mut given: Vec<Given> = Vec::new();
+                for (name, last, value) in list {
+                    let (tok, name) = (self.spans.pair(name.span(), last), name.to_string());
+                    if given.iter().any(|other| other.name == name) {
+                        drop(self.report.error(Code::BadAttribute, tok, format!("`{name}` is given twice")));
+                    } else {
+                        given.push(Given { name, tok, value });
+                    }
+                }
+                Some(given)
             }
             Err(error) => {
                 let tok = self.spans.one(error.span());
@@ -294,7 +299,7 @@ impl Reader<'_> {
                 Some(text.value())
             }
             _ => {
-                let message = format!("`{}` needs a string", given.name);
+                let message = format!("`{}` needs a string that is not empty", given.name);
                 self.bad(given.tok, message, &format!("write `{} = \"ring\"`", given.name))
             }
         }
@@ -317,7 +322,14 @@ impl Reader<'_> {
                 for elem in &list.elems {
                     match elem {
                         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => {
-                            tags.insert(text.value(), 1);
+                            if tags.insert(text.value(), 1).is_some() {
+                                let tok = self.tok(text);
+                                drop(self.report.error(
+                                    Code::BadAttribute,
+                                    tok,
+                                    format!("`{}` is given twice", text.value()),
+                                ));
+                            }
                         }
                         other => {
                             let tok = self.tok(other);
