@@ -231,13 +231,17 @@ fn chunk_counts(plan: &PlanTree, found: &mut Findings) {
             (input == output && input % ranks == 0, "equal counts, divisible by the number of ranks")
         }
         K::SendRecv => (input == output, "equal counts"),
-        K::Custom { .. } | K::Test { .. } => (true, ""),
+        // Instances multiply both.
+        K::Custom { input: i, output: o } | K::Test { input: i, output: o } => {
+            let (i, o) = (u64::from(i), u64::from(o));
+            let fits = input.is_multiple_of(i) && output.is_multiple_of(o) && input * o == output * i;
+            (fits, "the stated counts, or equal multiples of them,")
+        }
     };
     if !fits {
         let name = plan.collective.kind.name();
-        let message = format!(
-            "expected {demand} in an {name} over {ranks} ranks, found {input} input and {output} output chunks"
-        );
+        let message =
+            format!("expected {demand} for {name} over {ranks} ranks, found {input} input and {output} output chunks");
         found.at_plan(Code::ChunkCountMismatch, message);
     }
 }

@@ -116,6 +116,10 @@ fn chunk_counts() {
         plan.collective.kind = CollectiveKind::AllReduce;
         plan.ranks.iter_mut().for_each(|rank| (rank.input_chunks, rank.output_chunks) = (9, 9));
     });
+    for (input, output) in [(1, 1 << 20), (8, 4), (0, 0), (u32::MAX, u32::MAX)] {
+        refused(Code::ChunkCountMismatch, |plan| plan.collective.kind = CollectiveKind::Custom { input, output });
+        refused(Code::ChunkCountMismatch, |plan| plan.collective.kind = CollectiveKind::Test { input, output });
+    }
 }
 
 #[test]
