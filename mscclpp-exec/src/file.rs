@@ -34,10 +34,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// Does what [`read`] does, with an open file.
 pub(crate) fn read_regular(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let found = file.metadata()?;
-    if !found.is_file() {
-        let message = format!("expected a regular file, found {}", kind(found.file_type()));
-        return Err(io::Error::new(ErrorKind::InvalidInput, message));
-    }
+    check_regular(found.file_type())?;
     let mut bytes = Vec::new();
     // The file may grow, and files of the kernel have no length.
     if found.len() <= limit {
@@ -46,6 +43,29 @@ pub(crate) fn read_regular(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     match found.len().max(bytes.len() as u64) > limit {
         true => Err(io::Error::new(ErrorKind::FileTooLarge, format!("expected at most {limit} bytes, found more"))),
         false => Ok(bytes),
+    }
+}
+
+/// Checks the path of a library before the loader opens it, which waits for a process that writes to a pipe. What else is wrong with
+/// the path is for the loader to say, and names without a folder are for it to find.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] for a pipe, a device, a socket or a folder.
+#[doc(hidden)]
+pub fn check_library(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if path.components().count() > 1 => check_regular(found.file_type()),
+        _ => Ok(()),
+    }
+}
+
+fn check_regular(found: FileType) -> io::Result<()> {
+    match found.is_file() {
+        true => Ok(()),
+        false => {
+            let message = format!("expected a regular file, found {}", kind(found));
+            Err(io::Error::new(ErrorKind::InvalidInput, message))
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use libloading::os::unix;
+use mscclpp_exec::file::check_library;
 
 use super::abi::{Descriptor, Table};
 use super::logger::logger;
@@ -121,6 +122,9 @@ pub(crate) fn plugin() -> Option<&'static Result<Plugin, String>> {
 
 /// Opens a library.
 fn open(file: Option<&str>) -> Result<unix::Library, String> {
+    if let Some(Err(error)) = file.map(|file| check_library(file.as_ref())) {
+        return Err(error.to_string());
+    }
     let flags = unix::RTLD_NOW | unix::RTLD_LOCAL;
     // SAFETY: the user names a plugin of NCCL's, whose initializers do not depend on what this process does.
     let library = unsafe { unix::Library::open(file, flags) };

@@ -14,6 +14,7 @@ use libloading::Library;
 use super::JitError;
 use super::compiler::{Compiler, Image};
 use super::source::Source;
+use crate::file;
 
 /// Environment variable for the path of NVRTC's library, where the loader does not find it.
 pub const NVRTC_VARIABLE: &str = "MSCCLPP_NVRTC";
@@ -123,8 +124,9 @@ fn open(path: Option<OsString>) -> Result<Vec<Library>, JitError> {
         entry.file_name().to_str()?.starts_with("libnvrtc-builtins.so").then(|| load(&entry.path()).ok())?
     });
     let mut libraries: Vec<Library> = beside.collect();
-    let not = |reason: libloading::Error| JitError::NotALibrary { path: path.to_owned(), reason: reason.to_string() };
-    libraries.push(load(path).map_err(not)?);
+    let not = |reason: String| JitError::NotALibrary { path: path.to_owned(), reason };
+    file::check_library(path).map_err(|error| not(error.to_string()))?;
+    libraries.push(load(path).map_err(|error| not(error.to_string()))?);
     Ok(libraries)
 }
 
@@ -270,6 +272,12 @@ mod tests {
             Err(JitError::NotALibrary { path, .. }) => assert_eq!(path, file.path()),
             _ => panic!("an empty file is no library"),
         }
+        // The loader would wait for a process that writes to the pipe.
+        let pipe = file.path().with_extension("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from(0o600)).expect("a pipe");
+        let opened = open(Some(pipe.clone().into()));
+        std::fs::remove_file(pipe).expect("it is there");
+        assert!(matches!(opened, Err(JitError::NotALibrary { reason, .. }) if reason.ends_with("found a pipe")));
         let library = ["libc.so.6", "libm.so.6"].iter().find_map(|name| open(Some((*name).into())).ok());
         let missing = library.map(|library| Api::of(library).err());
         assert!(matches!(missing, None | Some(Some(JitError::MissingSymbol { symbol: "nvrtcVersion" }))));

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use super::api::{API, API_WITH_TRANSPORTS, Functions, OK, Params, Status, StatusString};
 use super::api::{FEATURE_AM, PARAM_FEATURES, PARAM_MT_WORKERS_SHARED};
+use crate::file;
 use crate::shm::ProcessMark;
 
 /// Variable with the path of the library.
@@ -80,6 +81,10 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 fn load(candidates: &[PathBuf]) -> Result<Library, Unavailable> {
     let mut reasons = Vec::new();
     for path in candidates {
+        if let Err(error) = file::check_library(path) {
+            reasons.push(format!("{}: {error}", path.display()));
+            continue;
+        }
         // SAFETY: a library of this name is UCX's or a replacement; loading it runs its initializers only.
         match unsafe { libloading::Library::new(path) } {
             Ok(library) => match open(library, path) {
@@ -182,6 +187,15 @@ mod tests {
         assert!(why.contains("/nowhere/libucp.so.0") && why.contains(UCX_VARIABLE), "{why}");
         let hpcx = candidates(|name| (name == "HPCX_UCX_DIR").then(|| OsString::from("/hpcx")));
         assert_eq!(hpcx[..2], [Path::new(NAME), Path::new("/hpcx/lib/libucp.so.0")]);
+    }
+
+    #[test]
+    fn pipe_is_no_library_and_nothing_waits_for_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("libucp.so.0");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from(0o600)).expect("a pipe");
+        let Err(Unavailable(why)) = load(&[pipe]) else { panic!("a pipe is no library") };
+        assert!(why.contains("libucp.so.0: expected a regular file, found a pipe"), "{why}");
     }
 
     #[test]
