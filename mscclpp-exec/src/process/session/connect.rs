@@ -26,8 +26,11 @@ impl Session {
         // Ranks of one node have no connections, and need not load a library for them.
         let is_alone = nodes.iter().all(|node| *node == nodes[0]);
         let choice = if is_alone { NodeTransport::Tcp } else { bootstrap.options().transport };
-        let transport =
-            transport::engine(choice, bootstrap.rank(), DELAY).map_err(|error| fail(error, &[], &bootstrap))?;
+        let transport = transport::engine(choice, bootstrap.rank(), DELAY).map_err(|error| {
+            // One error on all ranks, this one included, which names this rank.
+            let (who, call) = (Box::new(bootstrap.member(bootstrap.rank())), "the connection of the nodes".to_owned());
+            bootstrap.fail(Cause::CallFailed { who, call, kind: error.kind(), reason: error.to_string() })
+        })?;
         Self::with_transport(bootstrap, options, nodes, transport)
     }
 
