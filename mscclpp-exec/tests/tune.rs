@@ -189,6 +189,18 @@ fn entries_that_cannot_be_used_are_errors_only_if_strict() {
 }
 
 #[test]
+fn tables_that_differ_between_ranks_are_named() {
+    let errors = on_ranks(2, |comm| {
+        let own = (comm.rank() == 1).then(|| table(vec![entry(1024, "allreduce_ring")]));
+        comm.configure(|registry| registry.set_table(own)).expect_err("they differ").to_string()
+    });
+    for error in errors {
+        assert!(error.starts_with("tuning table differs: rank 0") && error.contains("has `none`, rank 1"), "{error}");
+        assert!(error.ends_with(" (1 entries)`"), "{error}");
+    }
+}
+
+#[test]
 fn registries_with_different_tables_have_different_fingerprints() {
     let fingerprint = |entries| {
         let mut registry = Registry::builtin();

@@ -365,10 +365,11 @@ impl Communicator {
 
     #[track_caller]
     fn compare(&self, registry: &Registry) -> Result<(), Error> {
-        let (limits, algorithms) = (registry.launch_limits().to_string(), registry.fingerprint());
+        let (limits, table) = (registry.launch_limits().to_string(), registry.table_fingerprint());
         let version = ("version of mscclpp", env!("CARGO_PKG_VERSION"));
-        // The fingerprint covers the limits as well, but does not name them.
-        let values = [version, ("launch limit", &limits), ("algorithms", &algorithms)];
+        // The fingerprint covers limits and table as well, but does not name them.
+        let algorithms = ("set of algorithms", &*registry.fingerprint());
+        let values = [version, ("launch limit", &limits), ("tuning table", &table), algorithms];
         self.executor()?.control("comparison of algorithms", |bootstrap| bootstrap.compare(&values))
     }
 

@@ -301,8 +301,17 @@ impl Registry {
         for limit in [self.limits.max_blocks, self.limits.max_threads] {
             digest.update(limit.unwrap_or(u32::MAX).to_le_bytes());
         }
-        let hex: String = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        format!("{hex} ({} algorithms)", self.algorithms.len())
+        format!("{} ({} algorithms)", hex(digest), self.algorithms.len())
+    }
+
+    /// Returns a text that differs between tuning tables; `none` without a table.
+    #[cfg(feature = "process")]
+    pub(crate) fn table_fingerprint(&self) -> String {
+        let text = |table: &TuningTable| {
+            let digest = sha2::Sha256::new().chain_update(table.text());
+            format!("{} ({} entries)", hex(digest), table.entries.len())
+        };
+        self.table.as_ref().map_or_else(|| "none".to_owned(), text)
     }
 
     /// Returns how often each algorithm was launched, without those that never were, in the order in which they were
@@ -428,6 +437,11 @@ impl Registry {
         // A panic leaves the map consistent.
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the beginning of a digest as text.
+fn hex(digest: sha2::Sha256) -> String {
+    digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn missing(request: &Request) -> String {
