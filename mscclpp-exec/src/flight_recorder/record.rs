@@ -241,13 +241,15 @@ impl Dump {
 }
 
 impl Dump {
-    /// Writes the dump to a folder, and logs where.
+    /// Writes the dump to a folder, which is created if there is none, and logs where.
     pub(crate) fn write_to(&self, folder: &Path) {
         /// Number of dumps that this process has written: communicators may be recreated with the same name.
         static WRITTEN: AtomicU32 = AtomicU32::new(0);
         /// Number of names that are tried: the names can be guessed, so others may have made files or links of them.
         const MAX_ATTEMPTS: u32 = 16;
         let (rank, text) = (self.rank.rank, self.text());
+        // What is wrong with the folder, writing to it reports.
+        let _ = std::fs::create_dir_all(folder);
         for attempt in 1..=MAX_ATTEMPTS {
             let path = folder.join(self.file_name(WRITTEN.fetch_add(1, Ordering::Relaxed) + 1));
             match file::write_new(&path, text.as_bytes()) {

@@ -163,6 +163,16 @@ mod tests {
     }
 
     #[test]
+    fn folder_that_does_not_exist_is_created() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = parent.path().join("job/dumps");
+        let group = Bootstrap::local(1).expect("a group").remove(0);
+        let failure = FailureRecord { message: "gone".into(), root_cause: None };
+        Recorder::default().dump(&RankRecord::of(&group), Some(failure), None, Vec::new()).write_to(&folder);
+        assert_eq!(std::fs::read_dir(folder).expect("it was created").count(), 1);
+    }
+
+    #[test]
     fn dumps_of_several_communicators_have_separate_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let pairs: Vec<Bootstrap> = std::thread::scope(|scope| {
