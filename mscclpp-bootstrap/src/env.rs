@@ -15,6 +15,7 @@ use super::group::{Bootstrap, check_num_ranks};
 use super::options::{NodeTransport, Options};
 use super::secret::Secret;
 use super::tcp;
+use super::variable::variable;
 
 /// How long to wait for the port, which another process may hold for a moment.
 const PORT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -61,7 +62,7 @@ impl Options {
     /// # Errors
     /// [`Error::InvalidVariable`].
     pub fn from_env() -> Result<Self, Error> {
-        read::options(&|name| std::env::var(name).ok())
+        read::options(&variable)
     }
 }
 
@@ -72,7 +73,7 @@ impl Environment {
     /// [`Error::MissingVariable`], [`Error::InvalidVariable`] and [`Error::ConflictingVariables`], each with the
     /// variables' names and values.
     pub fn read() -> Result<Self, Error> {
-        Self::from_lookup(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
+        Self::from_lookup(variable)
     }
 
     /// Reads another environment, whose variables `lookup` returns by name.

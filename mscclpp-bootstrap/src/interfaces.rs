@@ -6,6 +6,7 @@ use if_addrs::Interface;
 
 use super::address::loopback_ip;
 use super::error::{Error, shortened};
+use super::variable::variable;
 
 /// Variables with the names of the interfaces to use, of which the first one that is set counts.
 const NAMES: [&str; 2] = ["MSCCLPP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
@@ -25,7 +26,7 @@ pub fn interfaces() -> Vec<(String, IpAddr)> {
 /// # Errors
 /// [`Error::InvalidVariable`] if a variable is not understood, or no interface is as they say.
 pub(crate) fn reachable() -> Result<IpAddr, Error> {
-    let choice = Choice::read(&|name| std::env::var(name).ok())?;
+    let choice = Choice::read(&variable)?;
     choice.address(&if_addrs::get_if_addrs().unwrap_or_default())
 }
 

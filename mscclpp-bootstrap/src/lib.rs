@@ -43,6 +43,7 @@ mod status;
 mod tcp;
 mod timeout;
 mod unique_id;
+mod variable;
 
 pub use address::Address;
 #[doc(hidden)]

@@ -6,6 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use super::variable::variable;
+
 /// Maximum length of a host's name, in bytes.
 const NAME_BYTES: usize = 255;
 
@@ -77,7 +79,7 @@ fn hostname() -> String {
 fn host_identity() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| hostname());
     let mut identity =
-        std::env::var("MSCCLPP_HOST_ID").map(|id| format!("{} ", truncate(id, NAME_BYTES))).unwrap_or_default();
+        variable("MSCCLPP_HOST_ID").map(|id| format!("{} ", truncate(id, NAME_BYTES))).unwrap_or_default();
     identity.push_str(boot.trim());
     for namespace in ["ipc", "mnt", "net"] {
         // The link's text is `ipc:[4026531839]`. Without the link, namespaces do not exist and cannot differ.

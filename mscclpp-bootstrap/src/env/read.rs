@@ -270,7 +270,7 @@ fn number(lookup: Lookup, name: &str) -> Result<Option<u32>, Error> {
     text.trim().parse().map(Some).map_err(|_| Error::InvalidVariable {
         variable: name.into(),
         value: shortened(&text),
-        expected: "a non-negative integer".into(),
+        expected: format!("an integer from 0 to {}", u32::MAX),
     })
 }
 
@@ -433,8 +433,9 @@ mod tests {
     fn invalid_and_conflicting_variables_are_reported() {
         let text = |more: &[(&'static str, &'static str)]| read(&with(more)).unwrap_err().to_string();
         for (name, value, said) in [
-            ("RANK", "three", "RANK=three: expected a non-negative integer"),
-            ("RANK", "-1", "RANK=-1: expected a non-negative integer"),
+            ("RANK", "three", "RANK=three: expected an integer from 0 to 4294967295"),
+            ("RANK", "-1", "RANK=-1: expected an integer from 0 to 4294967295"),
+            ("RANK", "4294967296", "RANK=4294967296: expected an integer from 0 to 4294967295"),
             ("RANK", "8", "RANK=8 conflicts with WORLD_SIZE=8"),
             ("WORLD_SIZE", "0", "WORLD_SIZE=0: expected a number of ranks from 1"),
             ("WORLD_SIZE", "99999999", "WORLD_SIZE=99999999: expected a number of ranks from 1 to 16384"),
