@@ -1,6 +1,8 @@
 //! `mscclpp launch` and `mscclpp doctor`.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -295,6 +297,21 @@ fn doctor_says_what_it_found() {
 fn doctor_does_not_take_half_an_environment_for_none() {
     for name in ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"] {
         let run = Command::new(BINARY).args(["doctor", "--json"]).env(name, "0").output().unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+        let about = found.as_array().unwrap().iter().find(|one| one["name"] == "environment").unwrap();
+        assert_eq!((about["state"].as_str(), run.status.code()), (Some("missing"), Some(1)), "{name}: {about}");
+    }
+}
+
+#[test]
+fn doctor_names_invalid_variables_without_a_launcher() {
+    for (name, value) in [
+        ("MSCCLPP_TRANSPORT", OsStr::new("ucxx")),
+        ("MSCCLPP_TRANSPORT", OsStr::from_bytes(b"\xff")),
+        ("MSCCLPP_TIMEOUT", OsStr::new("soon")),
+        ("MSCCLPP_SECRET", OsStr::new("abc")),
+    ] {
+        let run = Command::new(BINARY).args(["doctor", "--json"]).env(name, value).output().unwrap();
         let found: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
         let about = found.as_array().unwrap().iter().find(|one| one["name"] == "environment").unwrap();
         assert_eq!((about["state"].as_str(), run.status.code()), (Some("missing"), Some(1)), "{name}: {about}");

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use mscclpp_bootstrap::Environment;
+use mscclpp_bootstrap::{Environment, Error, Options, Secret};
 
 use super::finding::{Finding, State};
 
@@ -36,14 +36,24 @@ fn launchers() -> Finding {
 }
 
 fn environment() -> Finding {
-    match Environment::read() {
-        Ok(environment) => Finding::good("environment", environment.to_string()),
-        Err(_) if Environment::launcher().is_none() => Finding::good("environment", "not started by a launcher"),
+    let found = match Environment::launcher() {
+        Some(_) => Environment::read().map(|environment| environment.to_string()),
+        // Ranks that a launcher starts in this environment get its other variables.
+        None => Options::from_env().and_then(|_| given_secret()).map(|_| "not started by a launcher".to_owned()),
+    };
+    match found {
+        Ok(found) => Finding::good("environment", found),
         Err(error) => {
             let help = error.help().unwrap_or("unset the variable, or start the program with the launcher");
             Finding::bad("environment", State::Missing, error.to_string(), help)
         }
     }
+}
+
+/// Returns the secret that `MSCCLPP_SECRET` states.
+fn given_secret() -> Result<Option<Secret>, Error> {
+    let text = env::var_os("MSCCLPP_SECRET");
+    text.map(|text| text.to_string_lossy().parse()).transpose()
 }
 
 fn secret() -> Finding {
@@ -56,7 +66,7 @@ fn secret() -> Finding {
             Finding::bad("secret", State::Absent, found, help)
         }
         Some(environment) => Finding::good("secret", environment.secret_source),
-        None if env::var_os("MSCCLPP_SECRET").is_some() => Finding::good("secret", "MSCCLPP_SECRET"),
+        None if matches!(given_secret(), Ok(Some(_))) => Finding::good("secret", "MSCCLPP_SECRET"),
         None => Finding::good("secret", "not set; `mscclpp launch` generates one for each job"),
     }
 }
