@@ -28,6 +28,7 @@ mod source;
 mod table;
 mod variables;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -38,9 +39,13 @@ pub fn mscclpp() -> ExitCode {
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
-            // Help and version are data, on standard output; if they cannot be written, there is no reader.
-            let _ = usage.print();
-            return ExitCode::from(if usage.use_stderr() { exit::USAGE } else { exit::SUCCESS });
+            let printed = usage.print().and_then(|()| std::io::stdout().flush());
+            return match printed {
+                _ if usage.use_stderr() => ExitCode::from(exit::USAGE),
+                Ok(()) => ExitCode::from(exit::SUCCESS),
+                // Help and version are data.
+                Err(error) => fail(&error.into()),
+            };
         }
     };
     finish(|| commands::dispatch(cli))
@@ -57,8 +62,11 @@ pub fn cargo_mscclpp() -> ExitCode {
 fn finish(command: impl FnOnce() -> error::Result<ExitCode>) -> ExitCode {
     logger::start();
     variables::check();
-    command().unwrap_or_else(|error| {
-        output::report(&error);
-        error.code()
-    })
+    command().unwrap_or_else(|error| fail(&error))
+}
+
+/// Reports an error, and returns its exit code.
+fn fail(error: &error::Error) -> ExitCode {
+    output::report(error);
+    error.code()
 }

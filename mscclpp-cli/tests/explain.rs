@@ -51,10 +51,13 @@ fn a_closed_output_ends_quietly_with_141() {
     use std::process::{Command, Stdio};
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let output =
-        Command::new(crate::common::BINARY).arg("explain").stdout(writer).stderr(Stdio::piped()).output().unwrap();
-    assert_eq!(output.status.code(), Some(141));
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    for words in [&["explain"][..], &["--help"], &["run", "--help"], &["--version"]] {
+        let stdout = writer.try_clone().unwrap();
+        let output =
+            Command::new(crate::common::BINARY).args(words).stdout(stdout).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(141), "{words:?}");
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -62,9 +65,12 @@ fn a_closed_output_ends_quietly_with_141() {
 fn a_full_output_is_an_error_with_3() {
     use std::process::Command;
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = Command::new(crate::common::BINARY).arg("explain").stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to standard output"));
+    for words in [&["explain"][..], &["--help"], &["run", "--help"], &["--version"]] {
+        let output =
+            Command::new(crate::common::BINARY).args(words).stdout(full.try_clone().unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{words:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to standard output"));
+    }
 }
 
 #[test]
