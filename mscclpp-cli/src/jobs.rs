@@ -73,9 +73,11 @@ fn record_in(folder: &Path, job: &Job) -> io::Result<Recorded> {
     let (part, path) = (folder.join(format!(".{}.part", job.pid)), folder.join(format!("{}.json", job.pid)));
     let _ = fs::remove_file(&part);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-    file.write_all(text.to_string().as_bytes())?;
-    fs::rename(&part, &path)?;
-    Ok(Recorded { path })
+    let written = file.write_all(text.to_string().as_bytes()).and_then(|()| fs::rename(&part, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written.map(|()| Recorded { path })
 }
 
 /// Returns the jobs that run, in the order of their processes. Removes the files of those that do not run any more.

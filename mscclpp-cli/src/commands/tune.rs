@@ -100,8 +100,9 @@ fn tune_devices(args: &TuneArgs, tuner: &Tuner, ranks: u32, gpus: u32) -> Result
         }
     };
     let table = tuner.run_on_devices(&executor, &registry, report)?;
-    failed?;
+    // First, so that a closed output does not lose what was measured.
     write_file(&args.output, table.text().as_bytes())?;
+    failed?;
     drop(progress);
     print(format_args!("{} entries for devices in {}", table.entries.len(), args.output.display()))
 }
