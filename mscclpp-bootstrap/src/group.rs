@@ -256,6 +256,12 @@ impl Bootstrap {
         self.wait(timeout, |_| None::<()>).err()
     }
 
+    /// Leaves the job, as dropping its last handle does, for processes that exit without running destructors. Takes at most a second.
+    #[doc(hidden)]
+    pub fn leave(&self) {
+        self.link.leave();
+    }
+
     /// Returns whether a rank has left the communicator in order, which is no failure until another rank waits for it.
     ///
     /// # Errors

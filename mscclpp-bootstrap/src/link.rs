@@ -68,6 +68,9 @@ pub(crate) trait Link: Debug + Send + Sync {
         None
     }
 
+    /// Sends the shutdown frame, as the destructor does, for processes that exit without running it.
+    fn leave(&self) {}
+
     /// Opens a stream to a rank, whose end is delivered to its inbox.
     ///
     /// # Errors

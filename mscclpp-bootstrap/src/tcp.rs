@@ -246,6 +246,16 @@ impl Link for TcpLink {
         Ok(listener.map(|listener| SharedListener { listener, job: self.job, inbox: Arc::clone(&self.inbox) }))
     }
 
+    fn leave(&self) {
+        // A copy of the process, made by `fork`, has no connection thread that could announce it.
+        if std::process::id() == self.process {
+            self.inbox.stop_receiving();
+            if self.outbox.put(Frame::Leave { rank: self.rank }, SHUTDOWN_TIMEOUT) {
+                self.outbox.wait_drained(SHUTDOWN_TIMEOUT);
+            }
+        }
+    }
+
     fn connect(
         &self,
         peer: &RankInfo,
@@ -269,21 +279,14 @@ impl Link for TcpLink {
 
 impl Drop for TcpLink {
     fn drop(&mut self) {
-        if std::process::id() != self.process {
-            // A copy of the process, made by `fork`, has no connection thread that could announce it.
-            return;
-        }
-        if thread::panicking() {
+        if thread::panicking() && std::process::id() == self.process {
             // The rank itself reports its failure, so it is not recorded as having left in order.
             let how = "its thread panicked".into();
             let who = Box::new(RankInfo::this(self.rank, None));
             let rank = self.rank;
             self.outbox.put(Frame::Lost { rank, error: Error::Died { who, how } }, Duration::ZERO);
         }
-        self.inbox.stop_receiving();
-        if self.outbox.put(Frame::Leave { rank: self.rank }, SHUTDOWN_TIMEOUT) {
-            self.outbox.wait_drained(SHUTDOWN_TIMEOUT);
-        }
+        self.leave();
     }
 }
 

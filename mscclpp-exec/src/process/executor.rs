@@ -6,6 +6,7 @@ use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
+use super::at_exit;
 use super::buffer::SharedBuffer;
 use super::options::Options;
 use super::session::{CallHistory, Session};
@@ -33,8 +34,8 @@ static_assertions::assert_impl_all!(Executor: Send, Sync);
 
 /// State that clones share.
 pub(super) struct Inner {
-    session: Mutex<Session>,
-    bootstrap: Arc<Bootstrap>,
+    pub(super) session: Mutex<Session>,
+    pub(super) bootstrap: Arc<Bootstrap>,
     pub(super) history: Arc<CallHistory>,
 }
 
@@ -88,7 +89,9 @@ impl Executor {
     pub(super) fn of(session: Session) -> Self {
         let bootstrap = Arc::clone(&session.bootstrap);
         let history = Arc::clone(&session.history);
-        Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap, history }) }
+        let inner = Arc::new(Inner { session: Mutex::new(session), bootstrap, history });
+        at_exit::register(&inner);
+        Self { inner }
     }
 
     /// Returns the number of connections to ranks on other nodes.

@@ -21,6 +21,8 @@
 //! in it is still in flight (`wire`).
 
 mod affinity;
+#[allow(unsafe_code, reason = "a handler is registered with the system")]
+mod at_exit;
 mod buffer;
 #[cfg(feature = "cuda")]
 mod call_ring;

@@ -40,7 +40,7 @@ use crate::memory::Span;
 use crate::shm::Region;
 use crate::transport::hostile::Delay;
 use crate::transport::{
-    Destination, Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Transport,
+    Destination, Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Tcp, Transport,
 };
 use mscclpp_bootstrap::{self as bootstrap, StreamKeys};
 
@@ -90,6 +90,11 @@ impl NodeConnections {
             pool: Pool::default(),
             memory: RefCell::default(),
         }
+    }
+
+    /// Closes all connections. What UCX has yet to send is sent before, as far as possible.
+    pub(super) fn close(&mut self) {
+        *self = Self::new(Box::new(Tcp::new()));
     }
 
     /// Returns whether there is a connection to a rank.

@@ -36,6 +36,7 @@ pub fn play(role: &str, transport: Executor) {
         "nodes" => results(&transport, 2),
         "differ" => differ(&transport),
         "ahead" => is_ahead(transport),
+        "exits ahead" => exits_ahead(transport),
         "killed" | "stopped" => launches_until_an_error(transport),
         "soak" => soak(&transport),
         "descriptors" => needs_few_descriptors(&transport),
@@ -111,6 +112,45 @@ fn is_ahead(transport: Executor) {
 #[test]
 fn a_root_may_leave_before_a_receiver_on_another_node_calls() {
     for text in Job::start("ahead", 3, 1).succeed() {
+        assert!(text.contains("called"), "{text}");
+    }
+}
+
+/// The root of broadcasts between nodes exits without running destructors, before a receiver makes its first call.
+fn exits_ahead(transport: Executor) {
+    const CALLS: usize = 20;
+    let algorithm = algorithms::find("broadcast_tree_ports").expect("it is in the library");
+    let mut x = transport
+        .prepare(&plan_on(algorithm, (2, 1), true, 0), Message::of::<f32>(100).any_size())
+        .expect("both are there");
+    // The root has its lock until it has exited; named after the port of the job.
+    let port = std::env::var("MASTER_PORT").expect("of the job");
+    let path = std::env::temp_dir().join(format!("mscclpp-root-has-exited-{port}"));
+    let lock = || File::options().create(true).append(true).open(&path).expect("a file");
+    let rank = transport.rank();
+    let locked = (rank == 0).then(lock);
+    locked.iter().for_each(|file| file.lock().expect("no other rank has it"));
+    transport.barrier().expect("both are there");
+    if rank == 1 {
+        lock().lock().expect("the root has exited");
+        std::fs::remove_file(&path).expect("it is there");
+        // The thread of the connections learns how the root has ended.
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    for call in 0..CALLS {
+        let mut buffer = [if rank == 0 { call as f32 } else { -1.0 }; 100];
+        x.launch_in_place(&mut buffer).expect("the root has called");
+        assert_eq!(buffer, [call as f32; 100], "call {call}");
+    }
+    println!("called");
+    if rank == 0 {
+        std::process::exit(0);
+    }
+}
+
+#[test]
+fn root_that_exits_without_destructors_has_sent_its_data() {
+    for text in Job::start("exits ahead", 2, 1).succeed() {
         assert!(text.contains("called"), "{text}");
     }
 }

@@ -124,10 +124,9 @@ impl Session {
         }
         self.bootstrap.barrier().map_err(|error| self.abort(error.into()))
     }
-}
 
-impl Drop for Session {
-    fn drop(&mut self) {
+    /// Informs the peers that this rank makes no more calls, and closes its connections to other nodes.
+    pub(in super::super) fn leave(&mut self) {
         if self.mark.is_copy() {
             // The call log is not mapped here, and belongs to the other process.
             return;
@@ -139,6 +138,13 @@ impl Drop for Session {
             Ok(()) => {}
         }
         self.bootstrap.set_report(Topic::Calls, None);
+        self.connections.close();
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
         // Peers notice the closed connections; this rank waits for nothing.
+        self.leave();
     }
 }
