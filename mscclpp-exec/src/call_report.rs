@@ -31,6 +31,8 @@ pub(crate) struct ReportedCall {
     pub(crate) number: u64,
     /// Equal on all ranks that make the same call.
     pub(crate) id: u64,
+    /// What the id is of: it distinguishes calls of the same name, such as those with different plans.
+    pub(crate) text: String,
     /// `allreduce of 4 KiB f32, sum`
     pub(crate) name: String,
     /// Its source location, if known: `src/main.rs:10:5`.

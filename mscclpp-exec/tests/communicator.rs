@@ -311,6 +311,18 @@ fn failed_selection_or_build_names_rank_and_call() {
 }
 
 #[test]
+fn different_plans_of_one_call_are_named() {
+    on_ranks(2, |comm| {
+        let name = ["allreduce_ring", "allreduce_packets"][comm.rank() as usize];
+        comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named(name)))).expect("no call");
+        let error = comm.all_reduce_in_place(&mut [1_u32; 8], ReduceOp::Sum).expect_err("they differ").to_string();
+        for (rank, plan) in [(0, "`allreduce_ring`"), (1, "`allreduce_packets`")] {
+            assert!(error.contains(&format!("rank {rank} ")) && error.contains(plan), "{error}");
+        }
+    });
+}
+
+#[test]
 fn ranks_with_different_algorithms_are_rejected() {
     let communicators = Communicator::local(3).expect("three ranks");
     std::thread::scope(|scope| {

@@ -199,7 +199,8 @@ mod tests {
     const TWO_SECONDS: Duration = Duration::from_secs(2);
 
     fn report(number: u64, returned: u64, waiting: u64) -> CallReport {
-        let call = |number| ReportedCall { number, id: 7, name: "allreduce".into(), at: Some("a.rs:1:2".into()) };
+        let (name, at) = (|| "allreduce".to_owned(), || Some("a.rs:1:2".to_owned()));
+        let call = |number| ReportedCall { number, id: 7, name: name(), at: at(), ..Default::default() };
         let waited = if waiting == 0 { Duration::ZERO } else { TWO_SECONDS };
         let calls = (1..=number).map(call).collect();
         CallReport { members: Vec::new(), number, returned, waiting, since: TWO_SECONDS, waited, calls }

@@ -147,7 +147,13 @@ impl Session {
                 (0..self.bootstrap.num_ranks()).filter_map(|rank| Some((rank, call(rank)?.id))).collect();
             if calls.len() == reports.len() || grace.is_expired() {
                 let (first, second) = odd_one_out(&calls).unwrap_or((self.rank(), peer));
-                let text = |rank| call(rank).map_or_else(|| "another call".to_owned(), ReportedCall::to_string);
+                let is_alike = call(first).map(|call| &call.name) == call(second).map(|call| &call.name);
+                let text = |rank| match call(rank) {
+                    // Calls with different plans have the same name.
+                    Some(call) if is_alike => format!("{call}: {}", call.text),
+                    Some(call) => call.to_string(),
+                    None => "another call".to_owned(),
+                };
                 return bootstrap::Error::Mismatch {
                     first: Box::new(self.bootstrap.member(first)),
                     first_call: text(first),

@@ -46,8 +46,8 @@ struct Call {
 
 #[derive(Default)]
 struct Names {
-    /// Texts of the last kinds of calls by id.
-    texts: VecDeque<(u64, String)>,
+    /// Texts and names of the last kinds of calls by id.
+    texts: VecDeque<(u64, String, String)>,
 }
 
 impl CallHistory {
@@ -55,11 +55,11 @@ impl CallHistory {
     pub(in super::super) fn id_of(&self, text: &str, name: &str) -> u64 {
         let id = fnv(text.as_bytes());
         let mut names = self.names();
-        if names.texts.iter().all(|(known, _)| *known != id) {
+        if names.texts.iter().all(|(known, ..)| *known != id) {
             if names.texts.len() >= MAX_TEXTS {
                 names.texts.pop_front();
             }
-            names.texts.push_back((id, name.to_owned()));
+            names.texts.push_back((id, text.to_owned(), name.to_owned()));
         }
         id
     }
@@ -158,10 +158,11 @@ impl CallHistory {
             return None;
         }
         let names = self.names();
-        let mut texts = names.texts.iter().map(|(id, text)| (*id, text.as_str())).chain([BARRIER]);
-        let text = texts.find(|(known, _)| *known == id).map_or("a call", |(_, text)| text);
+        let texts = names.texts.iter().map(|(id, text, name)| (*id, text.as_str(), name.as_str()));
+        let mut texts = texts.chain([(BARRIER.0, BARRIER.1, BARRIER.1)]);
+        let (_, text, name) = texts.find(|(known, ..)| *known == id).unwrap_or((id, "a call", "a call"));
         let at = places::place(place).map(|place| place.to_string());
-        Some(ReportedCall { number, id, name: text.to_owned(), at })
+        Some(ReportedCall { number, id, text: text.to_owned(), name: name.to_owned(), at })
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
