@@ -337,6 +337,23 @@ fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
 }
 
 #[test]
+fn dumps_of_an_earlier_job_are_noticed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |rank: u32, ranks: u32| {
+        let own = format!(r#"{{"kind":"rank","format":1,"version":"0","rank":{rank},"ranks":{ranks},"process":1}}"#);
+        let failure = r#"{"kind":"failure","message":"gone","root_cause":null}"#;
+        std::fs::write(folder.path().join(format!("{rank}-{ranks}.jsonl")), format!("{own}\n{failure}\n"))
+            .expect("a file");
+    };
+    let analyze = || mscclpp([std::ffi::OsStr::new("analyze"), folder.path().as_os_str()]).succeeds();
+    (0..2).for_each(|rank| write(rank, 2));
+    assert_eq!(analyze().stderr, "");
+    write(2, 3);
+    let text = analyze().stderr;
+    assert!(text.contains("of jobs of 2 and 3 ranks") || text.contains("of jobs of 3 and 2 ranks"), "{text}");
+}
+
+#[test]
 fn what_is_no_dump_is_named_with_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let run = mscclpp([std::ffi::OsStr::new("analyze"), folder.path().as_os_str()]).ends_with(2);

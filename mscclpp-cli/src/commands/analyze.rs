@@ -1,5 +1,6 @@
 //! `mscclpp analyze`: analyzes the dumps of a failed job together.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use serde_json::json;
 use crate::args::AnalyzeArgs;
 use crate::error::{Error, Result};
 use crate::exit;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, warn};
 
 /// Reads dumps and prints their analysis.
 ///
@@ -24,8 +25,9 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
     if files.is_empty() {
         return Err(Error::Usage("no dumps found: expected files with the extension .jsonl".into()));
     }
-    let dumps: std::result::Result<Vec<_>, _> = files.iter().map(Dump::load).collect();
-    let groups = analyze_dumps(&dumps?);
+    let dumps = files.iter().map(Dump::load).collect::<std::result::Result<Vec<_>, _>>()?;
+    warn_of_several_jobs(&dumps);
+    let groups = analyze_dumps(&dumps);
     if args.json {
         print_json(&json!({ "groups": groups }))?;
     } else {
@@ -33,6 +35,20 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
         print(texts.join("\n"))?;
     }
     Ok(ExitCode::from(exit::SUCCESS))
+}
+
+/// Warns of dumps that are compared although they are not of one communicator, such as those of an earlier job in the same folder.
+fn warn_of_several_jobs(dumps: &[Dump]) {
+    let mut num_ranks = BTreeMap::new();
+    for Dump { rank, .. } in dumps {
+        let known = *num_ranks.entry(rank.group.as_ref().map(|group| &group.name)).or_insert(rank.num_ranks);
+        if known != rank.num_ranks {
+            return warn(format_args!(
+                "the dumps are of jobs of {known} and {} ranks, which were not in one call; pass those of one job",
+                rank.num_ranks
+            ));
+        }
+    }
 }
 
 /// Adds a file, or the dumps in a folder, the oldest first, so that the last one of a rank counts.
