@@ -23,13 +23,14 @@ pub(super) fn register(executor: &Arc<Inner>) {
     executors.push(Arc::downgrade(executor));
 }
 
-/// Waits for no thread: one may have ended, or called `exit`, with a lock. A process that exits during a call has not left in order.
+/// Waits for no thread: one may have ended, or called `exit`, with a lock. A process that exits during a call, or with launches on a device
+/// that may be pending, has not left in order.
 extern "C" fn leave() {
     let executors = EXECUTORS.try_lock().map(|mut executors| take(&mut *executors)).unwrap_or_default();
     // Never freed, because other threads still run.
     let executors = executors.iter().filter_map(Weak::upgrade).collect::<Vec<_>>().leak();
     let sessions: Option<Vec<_>> = executors.iter().map(|executor| executor.session.try_lock().ok()).collect();
-    if let Some(mut sessions) = sessions {
+    if let Some(mut sessions) = sessions.filter(|sessions| !sessions.iter().any(|session| session.has_device)) {
         sessions.iter_mut().for_each(|session| session.leave());
         executors.iter().for_each(|executor| executor.bootstrap.leave());
         // No thread makes a call any more.

@@ -92,6 +92,7 @@ impl Session {
     /// # Errors
     /// As [`Executor::alloc`](super::Executor::alloc).
     pub(crate) fn share_call_ring(&mut self) -> Result<CallRing, Error> {
+        self.has_device = true;
         let bytes = SharedCacheLines::bytes(LINES);
         let memory = self.allocate(bytes, Parts::All, "call ring", "a call ring", true)?;
         let ring = |(local_rank, &rank): (usize, &u32)| (rank, memory.lines(local_rank));

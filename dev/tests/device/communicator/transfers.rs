@@ -193,7 +193,10 @@ pub(super) fn different_lengths_are_reported_by_both_ranks(seed: u64) -> Result<
         assert!(matches!(error, Error::Transfer { .. }), "{error}");
         assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
         let text = error.to_string();
-        assert!(text.contains("transfer of 8 f32") && text.contains("transfer of 9 f32") && text.contains(file!()), "{text}");
+        assert!(
+            text.contains("transfer of 8 f32") && text.contains("transfer of 9 f32") && text.contains(file!()),
+            "{text}"
+        );
         let error = failure(comm.check())?;
         assert!(matches!(error, Error::Transfer { .. }), "{error}");
         Ok(())

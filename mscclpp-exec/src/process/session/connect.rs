@@ -78,6 +78,7 @@ impl Session {
                 locals.len(),
             ),
             oversubscribed: affinity.is_oversubscribed(&affinities),
+            has_device: false,
             compared: vec![0; locals.len()].into(),
             bootstrap,
             options,

@@ -72,6 +72,8 @@ pub(crate) struct Session {
     pub(super) packets: Vec<Weak<PlanMemory>>,
     /// Whether there are more ranks than processors to run them, so that spinning keeps peers from running.
     pub(super) oversubscribed: bool,
+    /// Whether this rank launches on a device, where nothing tells how far the launches are when the process exits.
+    pub(super) has_device: bool,
 }
 
 impl Session {
