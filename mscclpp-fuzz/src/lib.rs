@@ -15,7 +15,7 @@
 //!   has ended its writes are visible to all threads, and to a starting kernel all earlier writes are visible.
 //! * **Ports.** A channel reads its sources arbitrarily late, and the data arrives arbitrarily late, across launches
 //!   too. One channel delivers in order: a signal after the puts before it. [`ScheduleFuzzer::reorders_puts`] keeps this
-//!   order of signals only. A flush waits until the sources were read, and for nothing else.
+//!   order of signals, and of puts to the same memory, only. A flush waits until the sources were read, and for nothing else.
 //! * **Packets** contain the launch in their flag. A packet that is overwritten before it is read is never found.
 //!   Packets are in the same scratch as plain data, packet `k` over cells `2k` and `2k + 1`, if a plan has both.
 //! * **Launches.** A rank starts its next launch when its own blocks have ended. In between its caller checks the
@@ -175,7 +175,7 @@ impl<'p> ScheduleFuzzer<'p> {
     }
 
     /// Lets puts of a port channel overtake each other and signals within a launch, as an engine between nodes may deliver
-    /// them; a signal still arrives after all puts before it. By default one channel delivers in order.
+    /// them; a signal still arrives after all puts before it, and a put after earlier ones to the same memory. By default one channel delivers in order.
     #[must_use]
     pub fn reorders_puts(mut self) -> Self {
         self.reorders_puts = true;

@@ -3,7 +3,9 @@
 //! A port channel is two agents. The port reads the sources of its triggers, in order; the wire delivers the data,
 //! including signals, in the same order and arbitrarily late, also in later launches. A flush waits for the port only:
 //! it does not depend on what is in flight. If puts may overtake each other, as engines between nodes may deliver them,
-//! only a signal keeps its place: it arrives after all puts before it.
+//! only a signal keeps its place: it arrives after all puts before it; and of two puts to the same memory the later one remains.
+
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -118,13 +120,34 @@ impl Simulator<'_> {
         if !self.reorders_puts {
             return (moves(first) || first.complete).then_some(0);
         }
-        let can = |&(at, parcel): &(usize, &Parcel)| moves(parcel) || at == 0 && parcel.complete;
+        // Those of earlier puts to the same memory arrive first.
+        let follows = |at: usize, parcel: &Parcel| {
+            let next = self.destination(parcel, parcel.arrived, 1);
+            wire.iter().take(at).any(|earlier| {
+                let rest = self.destination(earlier, earlier.arrived, earlier.values.len() - earlier.arrived);
+                next.start < rest.end && rest.start < next.end
+            })
+        };
+        let can = |&(at, parcel): &(usize, &Parcel)| {
+            (moves(parcel) && (at == 0 || !follows(at, parcel))) || at == 0 && parcel.complete
+        };
         let launch = wire.iter().take_while(|parcel| parcel.request.launch == first.request.launch);
         let candidates: SmallVec<[usize; 8]> = launch.enumerate().filter(can).map(|(at, _)| at).collect();
         match candidates.len() as u64 {
             0 => None,
             len => Some(candidates[self.random.below(len) as usize]),
         }
+    }
+
+    /// Returns the cells to which a parcel moves a number of its elements.
+    fn destination(&self, parcel: &Parcel, first: usize, count: usize) -> Range<u32> {
+        let transfer = trigger(self.sizes, &parcel.request).and_then(|trigger| trigger.transfer.as_ref());
+        let Some((transfer, dst)) = transfer.and_then(|transfer| Some((transfer, transfer.dsts.first()?))) else {
+            return 0..0;
+        };
+        let (start, _) = transfer.window(parcel.request.window);
+        let cell = |at: usize| dst.cell(start + at as u64, parcel.request.launch);
+        cell(first)..cell(first + count)
     }
 }
 
