@@ -46,8 +46,8 @@ struct Call {
 
 #[derive(Default)]
 struct Names {
-    /// Texts and names of the last kinds of calls by id.
-    texts: VecDeque<(u64, String, String)>,
+    /// Names of the last kinds of calls by id, and texts that do not end with the name.
+    texts: VecDeque<(u64, String, Option<String>)>,
 }
 
 impl CallHistory {
@@ -59,7 +59,7 @@ impl CallHistory {
             if names.texts.len() >= MAX_TEXTS {
                 names.texts.pop_front();
             }
-            names.texts.push_back((id, text.to_owned(), name.to_owned()));
+            names.texts.push_back((id, name.to_owned(), (!text.ends_with(name)).then(|| text.to_owned())));
         }
         id
     }
@@ -158,9 +158,10 @@ impl CallHistory {
             return None;
         }
         let names = self.names();
-        let texts = names.texts.iter().map(|(id, text, name)| (*id, text.as_str(), name.as_str()));
-        let mut texts = texts.chain([(BARRIER.0, BARRIER.1, BARRIER.1)]);
-        let (_, text, name) = texts.find(|(known, ..)| *known == id).unwrap_or((id, "a call", "a call"));
+        let texts = names.texts.iter().map(|(id, name, text)| (*id, name.as_str(), text.as_deref()));
+        let mut texts = texts.chain([(BARRIER.0, BARRIER.1, None)]);
+        let (_, name, text) = texts.find(|(known, ..)| *known == id).unwrap_or((id, "a call", None));
+        let text = text.unwrap_or(name);
         let at = places::place(place).map(|place| place.to_string());
         Some(ReportedCall { number, id, text: text.to_owned(), name: name.to_owned(), at })
     }
