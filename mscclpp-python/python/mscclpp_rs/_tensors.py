@@ -23,6 +23,11 @@ class Buffers:
     def __init__(self) -> None:
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
 
+    @property
+    def has_copies(self) -> bool:
+        """Whether a result must be copied to an output."""
+        return bool(self._copies)
+
     def input(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a tensor to read."""
         if _is_plain(tensor):

@@ -132,6 +132,8 @@ class Backend(_BASE):  # type: ignore[misc]
     def __init__(self, native: _native.Communicator, timeout: timedelta) -> None:
         super().__init__(native.rank, native.num_ranks)
         self._native = native
+        #: The works of collective calls that have started and whose results belong to strided outputs, until they are written.
+        self._unwritten: set[Work] = set()
         self._rank = native.rank
         self._size = native.num_ranks
         self._timeout = timeout
@@ -225,6 +227,9 @@ class Backend(_BASE):  # type: ignore[misc]
 
     # Collective calls.
 
+            # Transfers have no options. A barrier does not wait for them.
+            if opts is not None and buffers is not None and buffers.has_copies:
+                self._write_at_end(done)
     def _finish(self, work: Any, opts: Any, tensors: Any, buffers: Buffers | None = None) -> Work | None:
         """Returns the work of a native call."""
         if work is not None:
@@ -235,6 +240,26 @@ class Backend(_BASE):  # type: ignore[misc]
             if self._coalesced is None and not _is_async(opts):
                 return _DONE
             done = Work.on_stream(tensors) if tensors and tensors[0].is_cuda else Work(None, tensors, None)
+    def _write_at_end(self, work: Work) -> None:
+        """Writes the results of a call when it has ended, because programs may drop a work without a wait, and call ``barrier``."""
+        self._unwritten.add(work)
+
+        def ended(error: BaseException | None) -> None:
+            if error is None:
+                work._write_back()
+            self._unwritten.discard(work)
+
+        work._native.then(ended)
+
+    def _check_rank(self, call: str, what: str, rank: int) -> None:
+        if not 0 <= rank < self._size:
+            raise InvalidInputError(f"{call}: expected a {what} of 0 to {self._size - 1}, found {rank}")
+
+    def _root(self, call: str, opts: Any) -> int:
+        root = 0 if opts is None else opts.rootRank
+        self._check_rank(call, "root", root)
+        return root
+
         if self._coalesced is not None:
             self._coalesced.append(done)
         return done
@@ -447,15 +472,28 @@ class Backend(_BASE):  # type: ignore[misc]
         return self._finish(work, opts, output_tensors, buffers)
 
     def barrier(self, opts: Any = None) -> Work | None:
-        """Waits until all ranks have made this call."""
+        """Waits until all ranks have made this call, and until the earlier collective calls have written their results."""
         self._native.synchronize()
-        return self._finish(self._native.barrier(_timeout(opts), _is_async(opts)), opts, [])
+        started = list(self._unwritten)
+        work = self._finish(self._native.barrier(_timeout(opts), _is_async(opts)), opts, [])
+        if started and work is not None and work is not _DONE:
+            return Work.of_all([*started, work])
+        self._write_all(started)
+        return work
 
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
         """Waits until all ranks have made this call; the exception names a rank that is late."""
         self._native.synchronize()
         self._native.barrier(_timeout(opts), False)
+        started = list(self._unwritten)
 
+        self._write_all(started)
+
+    @staticmethod
+    def _write_all(ended: Sequence[Work]) -> None:
+        """Writes the results of calls that a barrier has followed. What that raises, their waits raise."""
+        for work in ended:
+            work.is_completed()
     # Transfers.
 
     def send(self, tensors: Any, dst_rank: int, tag: int = 0) -> Work | None:

@@ -438,6 +438,29 @@ def completed_calls_have_written_strided_tensors():
         equal(tensor, expected, "coalesced")
 
 
+@test
+def barriers_follow_the_results_of_calls_whose_works_were_dropped():
+    def strided():
+        return torch.full((30, 20), float(RANK + 1)).t()
+
+    barriers = {
+        "barrier": dist.barrier,
+        "started": lambda: dist.barrier(async_op=True).wait(),
+    }
+    if IS_OWN:
+        barriers["future"] = lambda: dist.barrier(async_op=True).get_future().wait()
+    for name, barrier in barriers.items():
+        reduced, broadcast, gathered = strided(), strided(), [torch.zeros(30, 20).t() for _ in range(SIZE)]
+        dist.all_reduce(reduced, async_op=True)
+        dist.broadcast(broadcast, SIZE - 1, async_op=True)
+        dist.all_gather(gathered, strided(), async_op=True)
+        barrier()
+        equal(reduced, torch.full((20, 30), float(sum(range(1, SIZE + 1)))), name)
+        equal(broadcast, torch.full((20, 30), float(SIZE)), name)
+        for rank, tensor in enumerate(gathered):
+            equal(tensor, torch.full((20, 30), float(rank + 1)), name)
+
+
 @own_test
 def every_wait_for_a_call_returns_after_its_results_are_written():
     total = float(SIZE)
