@@ -111,10 +111,6 @@ def _is_async(opts: Any) -> bool:
     return True if opts is None else opts.asyncOp
 
 
-def _root(opts: Any) -> int:
-    return 0 if opts is None else opts.rootRank
-
-
 def _number(op: Any) -> int | None:
     """Returns the number of a native reduction; none for others."""
     # To compare takes half of the time of reading the number.
@@ -132,12 +128,12 @@ class Backend(_BASE):  # type: ignore[misc]
     def __init__(self, native: _native.Communicator, timeout: timedelta) -> None:
         super().__init__(native.rank, native.num_ranks)
         self._native = native
-        #: The works of collective calls that have started and whose results belong to strided outputs, until they are written.
-        self._unwritten: set[Work] = set()
         self._rank = native.rank
         self._size = native.num_ranks
         self._timeout = timeout
         self._coalesced: list[Work] | None = None
+        #: The works of collective calls that have started and whose results belong to strided outputs, until they are written.
+        self._unwritten: set[Work] = set()
         self._transfers: list[tuple[tuple[bool, torch.Tensor, int], Buffers | None]] = []
         self._options = c10d.Backend.Options(NAME, timeout)
         _BACKENDS.add(self)
@@ -227,19 +223,23 @@ class Backend(_BASE):  # type: ignore[misc]
 
     # Collective calls.
 
-            # Transfers have no options. A barrier does not wait for them.
-            if opts is not None and buffers is not None and buffers.has_copies:
-                self._write_at_end(done)
     def _finish(self, work: Any, opts: Any, tensors: Any, buffers: Buffers | None = None) -> Work | None:
         """Returns the work of a native call."""
         if work is not None:
             done = Work(work, tensors, buffers)
+            # Transfers have no options. A barrier does not wait for them.
+            if opts is not None and buffers is not None and buffers.has_copies:
+                self._write_at_end(done)
         else:
             if buffers is not None:
                 buffers.write_back()
             if self._coalesced is None and not _is_async(opts):
                 return _DONE
             done = Work.on_stream(tensors) if tensors and tensors[0].is_cuda else Work(None, tensors, None)
+        if self._coalesced is not None:
+            self._coalesced.append(done)
+        return done
+
     def _write_at_end(self, work: Work) -> None:
         """Writes the results of a call when it has ended, because programs may drop a work without a wait, and call ``barrier``."""
         self._unwritten.add(work)
@@ -259,10 +259,6 @@ class Backend(_BASE):  # type: ignore[misc]
         root = 0 if opts is None else opts.rootRank
         self._check_rank(call, "root", root)
         return root
-
-        if self._coalesced is not None:
-            self._coalesced.append(done)
-        return done
 
     def _op(self, opts: Any, tensors: Sequence[torch.Tensor], buffers: Buffers) -> tuple[int, list[torch.Tensor]]:
         """Returns the number of a reduction and its inputs, which are scaled for PREMUL_SUM."""
@@ -317,9 +313,14 @@ class Backend(_BASE):  # type: ignore[misc]
             raise InvalidInputError(f"all_reduce: expected a strided or COO tensor, found {tensor.layout}")
         tensor_of_all = tensor.coalesce()
         indices, values = tensor_of_all.indices(), tensor_of_all.values()
-        own = torch.tensor([values.shape[0]], dtype=torch.int64)
-        counts = torch.empty(self._size, dtype=torch.int64)
-        self._native.all_gather([(counts, own)], -1, False)
+        own = torch.tensor([values.shape[0], *tensor.shape], dtype=torch.int64)
+        of_all = torch.empty((self._size, own.numel()), dtype=torch.int64)
+        self._native.all_gather([(of_all, own)], -1, False)
+        counts, shapes = of_all[:, 0], of_all[:, 1:].tolist()
+        for rank, shape in enumerate(shapes):
+            if shape != shapes[0]:
+                reason = f"rank 0 has a sparse tensor of shape {shapes[0]}, rank {rank} one of {shape}"
+                raise make_error("mismatch", f"all_reduce: {reason}", self._rank, "all_reduce", rank, reason, [])
         most = int(counts.max())
 
         def gather(part: torch.Tensor) -> torch.Tensor:
@@ -337,7 +338,7 @@ class Backend(_BASE):  # type: ignore[misc]
     def broadcast(self, tensors: Any, opts: Any = None) -> Work | None:
         """Replaces the tensor by that of rank ``opts.rootRank``."""
         check_single("broadcast", tensors)
-        buffers, root = Buffers(), _root(opts)
+        buffers, root = Buffers(), self._root("broadcast", opts)
         tensor = buffers.in_out(tensors[0], tensors[0], is_written=self._rank != root)
         work = self._native.broadcast(tensor, root, _timeout(opts), _is_async(opts))
         return self._finish(work, opts, tensors, buffers)
@@ -345,7 +346,7 @@ class Backend(_BASE):  # type: ignore[misc]
     def reduce(self, tensors: Any, opts: Any = None) -> Work | None:
         """Replaces the tensor of rank ``opts.rootRank`` by the reduction of all ranks' tensors."""
         check_single("reduce", tensors)
-        buffers, root = Buffers(), _root(opts)
+        buffers, root = Buffers(), self._root("reduce", opts)
         number, inputs = self._op(opts, tensors, buffers)
         tensor = buffers.in_out(inputs[0], tensors[0], is_written=self._rank == root)
         work = self._native.reduce(tensor, number, root, _timeout(opts), _is_async(opts))
@@ -455,7 +456,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work | None:
         """Writes rank r's tensor to entry r of the list of rank ``opts.rootRank``."""
-        buffers, root = Buffers(), _root(opts)
+        buffers, root = Buffers(), self._root("gather", opts)
         outputs = output_tensors[0] if self._rank == root and output_tensors else []
         to = [buffers.output(output) for output in outputs]
         source = buffers.input(input_tensors[0])
@@ -464,7 +465,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work | None:
         """Writes entry r of the list of rank ``opts.rootRank`` to the tensor of rank r."""
-        buffers, root = Buffers(), _root(opts)
+        buffers, root = Buffers(), self._root("scatter", opts)
         inputs = input_tensors[0] if self._rank == root and input_tensors else []
         source = [buffers.input(tensor) for tensor in inputs]
         to = buffers.output(output_tensors[0])
@@ -484,9 +485,8 @@ class Backend(_BASE):  # type: ignore[misc]
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
         """Waits until all ranks have made this call; the exception names a rank that is late."""
         self._native.synchronize()
-        self._native.barrier(_timeout(opts), False)
         started = list(self._unwritten)
-
+        self._native.barrier(_timeout(opts), False)
         self._write_all(started)
 
     @staticmethod
@@ -494,6 +494,7 @@ class Backend(_BASE):  # type: ignore[misc]
         """Writes the results of calls that a barrier has followed. What that raises, their waits raise."""
         for work in ended:
             work.is_completed()
+
     # Transfers.
 
     def send(self, tensors: Any, dst_rank: int, tag: int = 0) -> Work | None:
@@ -502,6 +503,7 @@ class Backend(_BASE):  # type: ignore[misc]
         On devices, sends that exceed the buffer of 4 MiB occupy their stream until they are received: ranks that exchange such
         tensors use ``batch_isend_irecv``.
         """
+        self._check_rank("send", "destination", dst_rank)
         tensor = Buffers().input(tensors[0])
         if tensor.is_cuda:
             return self._transfer_on_device((True, tensor, dst_rank), tensors, None)
@@ -509,6 +511,10 @@ class Backend(_BASE):  # type: ignore[misc]
 
     def recv(self, tensors: Any, src_rank: int, tag: int = 0) -> Work | None:
         """Receives a tensor from a rank."""
+        self._check_rank("recv", "source", src_rank)
+        return self._recv(tensors, src_rank, tag)
+
+    def _recv(self, tensors: Any, src_rank: int, tag: int) -> Work | None:
         buffers = Buffers()
         tensor = buffers.output(tensors[0])
         if tensor.is_cuda:
@@ -526,8 +532,12 @@ class Backend(_BASE):  # type: ignore[misc]
         return _DONE
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work | None:
-        """Receives a tensor from any rank."""
-        return self.recv(tensors, -1, tag)
+        """Receives a tensor from any rank. A wait for it raises ``TimeoutError`` after the timeout of the group, and leaves it."""
+        work = self._recv(tensors, -1, tag)
+        if work is not None:
+            # The native receive has no end: that a rank sends nothing is no failure of that rank.
+            work.default_timeout = self._timeout
+        return work
 
     # Calls that are waited for together.
 

@@ -89,6 +89,8 @@ class Work(_WORK):  # type: ignore[misc]
         self._native = native
         self._tensors = tensors
         self._buffers = buffers
+        #: After which a wait without a timeout raises; unlimited if it is 0.
+        self.default_timeout = timedelta(0)
         #: Of the write-back. A handler of signals may wait for the call that its thread writes back.
         self._lock = threading.RLock()
         #: What the write-back raised.
@@ -137,7 +139,7 @@ class Work(_WORK):  # type: ignore[misc]
         for part in self._parts:
             part.wait(timeout)
         if self._native is not None:
-            milliseconds = int(timeout.total_seconds() * 1000)
+            milliseconds = int((timeout or self.default_timeout).total_seconds() * 1000)
             self._native.wait(milliseconds if milliseconds > 0 else -1)
         self._wait_on_stream()
         error = self._write_back()

@@ -270,6 +270,37 @@ def wait_with_a_timeout_raises_and_the_call_is_still_made():
     assert tensor[0] == SIZE, tensor
 
 
+def late_for_a_receive_from_any_rank():
+    start(seconds=2)
+    tensor = torch.zeros(3)
+    if RANK == 0:
+        work = dist.irecv(tensor)
+        started = time.monotonic()
+        try:
+            work.wait()
+        except mscclpp_rs.TimeoutError as error:
+            assert error.root_cause is None and 1 < time.monotonic() - started < 10, vars(error)
+        else:
+            raise AssertionError("expected an exception")
+        # The receive is still made.
+        deadline = time.monotonic() + 30
+        while not work.is_completed():
+            assert time.monotonic() < deadline, "expected the receive to end"
+            time.sleep(0.01)
+        assert tensor.sum() == 3, tensor
+    else:
+        time.sleep(4)
+        if RANK == FIRST:
+            dist.send(torch.ones(3), 0)
+
+
+def mismatched_sparse_shapes():
+    start()
+    tensor = torch.sparse_coo_tensor([[0]], [1.0], (5 + (RANK == FIRST),))
+    error = fails(lambda: dist.all_reduce(tensor))
+    assert isinstance(error, mscclpp_rs.MismatchError) and error.root_cause == FIRST, vars(error)
+
+
 class _Data(torch.utils.data.Dataset):
     def __len__(self):
         return 8
@@ -321,6 +352,9 @@ def invalid_arguments_leave_the_group_usable():
         "type": lambda: dist.all_gather([torch.ones(2, dtype=torch.int32)] * SIZE, torch.ones(2)),
         "bits": lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BXOR),
         "lengths": lambda: dist.all_gather_into_tensor(torch.ones(3 * SIZE + 1), torch.ones(3)),
+        "root": lambda: dist.broadcast(torch.ones(2), -1),
+        "destination": lambda: dist.distributed_c10d._get_default_group().send([torch.ones(2)], -1, 0),
+        "source": lambda: dist.distributed_c10d._get_default_group().recv([torch.ones(2)], -3, 0),
         "boolean average": lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG),
     }
     for what, call in calls.items():

@@ -38,7 +38,7 @@ const JOBS: [(&str, usize); 7] = [
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 22] = [
+const FAILURES: [(&str, usize); 24] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
     ("killed_in_a_transfer", 1),
@@ -59,6 +59,8 @@ const FAILURES: [(&str, usize); 22] = [
     ("interrupted", 2),
     ("interrupted_wait_of_a_started_call", 0),
     ("wait_with_a_timeout_raises_and_the_call_is_still_made", 0),
+    ("late_for_a_receive_from_any_rank", 0),
+    ("mismatched_sparse_shapes", 3),
     ("invalid_arguments_leave_the_group_usable", 0),
     ("shrunk", 2),
 ];
