@@ -179,7 +179,7 @@ impl<'p> Reporter<'_, 'p> {
         let alien = leaves.counts.keys().find(|input| fault.expected.binary_search(input).is_err());
         let twice = fault.expected.iter().find(|input| count(**input) > due(**input) && !idempotent);
         if let [ref only] = fault.expected[..]
-            && count(*only) < 2
+            && (count(*only) < 2 || idempotent)
         {
             let message = format!("{output} holds {}, expected {}", self.describe(leaves), self.input(*only));
             let mut finding = self.about(Code::WrongResult, piece, message);

@@ -194,6 +194,20 @@ fn wrong_chunks_are_reported() {
 }
 
 #[test]
+fn reduction_of_equal_chunks_in_place_of_a_copy_is_reported_as_one() {
+    let largest = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; re~max s0 s0 > o0";
+    let found = found(&plan(SendRecv, false, &[&[largest], &[largest]]));
+    let finding = found.iter().next().expect("a finding");
+    assert!(
+        finding.message.starts_with(
+            "output chunk 0 of rank 0 holds the max of input chunk 0 of rank 1, expected input chunk 0 of rank 1"
+        ),
+        "{finding}"
+    );
+    assert_eq!(finding.help.as_deref(), Some("copy the chunk without reducing it"));
+}
+
+#[test]
 fn two_kinds_of_reduction_do_not_mix() {
     let (code, message, _) = wrong(&plan(AllReduce, true, &[&[ADD], &[&ADD.replace("re ", "re~max ")]]));
     assert_eq!(code, Code::WrongResult);

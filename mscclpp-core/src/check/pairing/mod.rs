@@ -98,7 +98,8 @@ fn example((one, these): (&OccurrenceCount, &str), (other, those): (&OccurrenceC
     let in_loops = one.units().chain(other.units()).next().is_some();
     match one.differs_at(other) {
         Some(size) if in_loops => format!(
-            "; for chunks of {size} bytes these are {} and {}",
+            "; for chunks of {} these are {} and {}",
+            describe(size.into(), "byte"),
             describe(one.total(size), these),
             describe(other.total(size), those)
         ),
@@ -219,6 +220,8 @@ mod tests {
         assert!(message.ends_with("for chunks of 128 bytes these are 2 signals and 1 wait"), "{message}");
         let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["loop 32x1 { wait.m#0 }"]]);
         assert!(message.ends_with("for chunks of 128 bytes these are 2 signals and 4 waits"), "{message}");
+        let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &[""]]);
+        assert!(message.ends_with("for chunks of 1 byte these are 1 signal and 0 waits"), "{message}");
     }
 
     #[track_caller]

@@ -42,7 +42,12 @@
 //! # Plans that are rejected though they could not fail
 //!
 //! If each of several readers reads a part of the packets of one operation, they acquire only the writer's clock as of
-//! its last block sync, until the launch ends, and for single elements what their own packets release. Elements that
+//! its last block sync, until the launch ends, and for single elements what their own packets release. Packets that an
+//! operation writes and that are derived from packets it has read itself release to the readers' blocks only what their
+//! writer had acquired at its last block sync, so in a chain of such operations the last one does not know that the
+//! rank of the first one has started the launch. A write that is visible to the rank that read it, and that another
+//! rank overwrites after a relaxed signal of the reader, has reached memory, but is not visible to the other rank.
+//! Elements that
 //! are assigned to threads in different ways conflict even where the threads would be the same. Unordered signals of
 //! several threads on one counter release only what all schedules have in common.
 

@@ -72,20 +72,24 @@ pub(super) fn race(
     (known, vague): (Known, bool),
 ) -> Diagnostic {
     let (first, second) = (describe(model, old), describe(model, new));
-    let message = format!(
-        "data race on {}: {} {} it and {} {} it, unordered{}",
-        place(model, atom),
-        second.who,
-        second.does,
-        first.who,
-        first.does,
-        known.note(),
-    );
+    let accesses = match known {
+        Known::Over => format!(
+            "{} {} it before the write by {} is visible to rank {}",
+            second.who, second.does, first.who, second.at.rank
+        ),
+        Known::Nothing | Known::Flushed => {
+            format!("{} {} it and {} {} it, unordered{}", second.who, second.does, first.who, first.does, known.note())
+        }
+    };
+    let message = format!("data race on {}: {accesses}", place(model, atom));
     let by_port = |access: &RecordedAccess| access.agent as usize >= blocks;
     let is_packet = model.atoms.memory(atom).1 == Space::Packets;
     let help = if is_packet && old.write && new.write {
         "write the second packet to separate scratch: both have the flag of the launch, so a reader cannot \
          distinguish them; or write it after a signal from every reader"
+    } else if known == Known::Over && has_relaxed(model) && model.has_packets() {
+        "neither a relaxed signal nor a packet publishes the earlier writes of its thread block; signal after that \
+         write and wait for the signal, both without `.relaxed()`"
     } else if known == Known::Over && has_relaxed(model) {
         "a relaxed signal does not publish writes; use `signal` and `wait` without `.relaxed()`"
     } else if known == Known::Over {

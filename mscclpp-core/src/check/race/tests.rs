@@ -424,6 +424,22 @@ fn several_signaling_threads_in_loops_release_no_clock() {
     fine(&[&[&member(0), &member(1)], &[&reader("nop", "copy s0 > o0")]]);
 }
 
+#[test]
+fn accesses_that_are_ordered_but_not_published_are_not_called_unordered() {
+    let writer = "put.m i0 > r0:2; nop; rlxsignal.m#0";
+    for (reader, does) in [("copy s2 > o0", "reads"), ("copy i0 > s2", "writes")] {
+        let found = crate::check::check(&plan(&[&[writer], &[&format!("wait.m#0; nop; {reader}")]]));
+        let message = &found.iter().next().expect("a finding").message;
+        assert_eq!(
+            *message,
+            format!(
+                "data race on scratch chunk 2 of rank 1: `copy` (rank 1, thread block 0) {does} it before the write by \
+                 `put` (rank 0, thread block 0) is visible to rank 1"
+            )
+        );
+    }
+}
+
 /// Returns the help of the first finding.
 #[track_caller]
 fn help(ranks: &[&[&str]]) -> String {
@@ -440,6 +456,11 @@ fn help_names_operations_of_the_program() {
     assert!(text.starts_with("a packet publishes only its own data"), "{text}");
     let text = help(&[&["put.m i0 > r0:2; nop; rlxsignal.m#0"], &["wait.m#0; nop; copy s2 > o0"]]);
     assert!(text.starts_with("a relaxed signal"), "{text}");
+    // A handshake that is not relaxed would not help: the packet comes after it.
+    let ready = "rlxsignal.m#0; rlxwait.m#0; nop";
+    let text =
+        help(&[&[&format!("{ready}; put.m i2 > r0:2; nop; ppkt.m i0 > r0:0")], &[&format!("{ready}; {reader}")]]);
+    assert!(text.starts_with("neither a relaxed signal nor a packet"), "{text}");
     let text = help(&[&["ppkt.m i0 > r0:0", "ppkt.m i1 > r0:0"], &["upkt s0 > o0"]]);
     assert!(text.starts_with("write the second packet to separate scratch"), "{text}");
 }
