@@ -512,6 +512,8 @@ class Backend(_BASE):  # type: ignore[misc]
     def recv(self, tensors: Any, src_rank: int, tag: int = 0) -> Work | None:
         """Receives a tensor from a rank."""
         self._check_rank("recv", "source", src_rank)
+        if src_rank == self._rank and not tensors[0].is_cuda:
+            raise InvalidInputError(f"recv: rank {src_rank} receives from itself, but cannot send to itself; copy the tensor")
         return self._recv(tensors, src_rank, tag)
 
     def _recv(self, tensors: Any, src_rank: int, tag: int) -> Work | None:
