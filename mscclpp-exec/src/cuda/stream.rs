@@ -102,13 +102,13 @@ impl Stream {
     }
 
     /// Returns what distinguishes a stream of the caller's from all others of the process, also from those that had its handle before, and
-    /// the default stream of this thread from those of other threads. Without drivers of CUDA 12.0 or later, the handle.
+    /// the default stream of this thread from those of other threads. The handle where the driver has no
+    /// identifiers.
     ///
     /// # Safety
     /// It must be a stream of this device's primary context.
     pub unsafe fn id_of_raw(device: &Device, stream: usize) -> u64 {
-        // A stream with a failure has work no more, and its next call reports the failure.
-        device.driver().stream_id(Handle(stream)).ok().flatten().unwrap_or(stream as u64)
+        device.driver().stream_id(Handle(stream)).unwrap_or(stream as u64)
     }
 
     /// Joins streams of several devices into one, for launches of an executor on all of them.

@@ -50,7 +50,7 @@ calls! {
 
     fn cuStreamGetId(stream: usize, id: *mut u64) -> id {
         let stream = streams::resolve(stream)?;
-        ask(|driver| driver.stream_id(Handle(stream)))?.ok_or(code::NOT_SUPPORTED)
+        ask(|driver| Ok(driver.stream_id(Handle(stream))))?.ok_or(code::NOT_SUPPORTED)
     }
 
     fn cuStreamGetCtx(stream: usize, context: *mut usize) -> context {

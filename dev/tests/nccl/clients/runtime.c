@@ -77,9 +77,13 @@ static void default_stream_is_ordered(void) {
     copy(second, first, kOnDevice, blocking);
     TRUE(holds(second, 100 + round));
   }
+  // The default stream of the thread synchronizes with that of the device.
+  memset(host, 77, kBytes);
+  copy(first, host, kToDevice, (void*)2);
+  copy(second, first, kOnDevice, 0);
+  TRUE(holds(second, 77));
   free(host);
   CODE(400, cudaStreamDestroy, (void*), (void*)0xdead00);
-  CODE(801, cudaStreamQuery, (void*), (void*)2);
   RUN(cudaStreamDestroy, (void*), blocking);
   RUN(cudaFree, (void*), first);
   RUN(cudaFree, (void*), second);

@@ -36,11 +36,8 @@ pub trait Streams {
 
     /// Returns the identifier of a stream, which no other stream of the process has at any time: a handle may be that of a stream that
     /// was destroyed, and that of each thread's default stream is a name. `None` if the driver has no identifiers, as drivers before
-    /// CUDA 12.0.
-    ///
-    /// # Errors
-    /// Only those of every call.
-    fn stream_id(&self, stream: Handle) -> Result<Option<u64>>;
+    /// CUDA 12.0, or does not return it.
+    fn stream_id(&self, stream: Handle) -> Option<u64>;
 
     /// Waits until all work on a stream is complete.
     ///
