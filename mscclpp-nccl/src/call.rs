@@ -41,7 +41,6 @@ pub(crate) struct Call {
     pub(crate) comm: Arc<Comm>,
     communicator: Communicator,
     stream: Arc<Stream>,
-    stream_id: u64,
     kind: Kind,
     operator: Operator,
     dtype: DataType,
@@ -95,12 +94,11 @@ impl Call {
         let (stream_handle, config) = (stream as usize, config.clone());
         let bytes = (count as u64).saturating_mul(size as u64).saturating_mul(kind.max_parts(u64::from(ranks)));
         let is_forwarded = comm.nested().is_some() && forward::rules().covers(kind.operation(), bytes);
-        let ((stream, stream_id), arguments) = (comm.stream(stream_handle), *arguments);
+        let (stream, arguments) = (comm.stream(stream_handle), *arguments);
         Ok(Some(Self {
             comm,
             communicator,
             stream,
-            stream_id,
             kind,
             operator,
             dtype,
@@ -205,7 +203,7 @@ impl Call {
         let launch = profiler::launch(self.trace.as_slice());
         let made = with_type!(self.dtype, T => self.collective::<T>(request.in_place));
         drop(launch);
-        comm.result(made.and(comm.end_temporary(&self.stream, self.stream_id)))?;
+        comm.result(made.and(comm.end_temporary(&self.stream)))?;
         if self.trace.is_some() {
             profiler::enqueued(self.trace.as_slice(), &self.algorithm());
         }
@@ -431,6 +429,6 @@ impl Call {
 
     /// Returns memory as long as other memory, for this call.
     fn temporary(&self, like: &Memory) -> std::result::Result<Memory, Error> {
-        self.comm.temporary(&self.stream, self.stream_id, like.bytes())
+        self.comm.temporary(&self.stream, like.bytes())
     }
 }

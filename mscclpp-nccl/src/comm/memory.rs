@@ -55,8 +55,8 @@ pub(crate) struct Memories {
 struct Temporaries {
     /// The last one is the largest. Shorter ones are kept: pending calls use them.
     memories: Vec<DeviceVec<u8>>,
-    /// The last use by a call: its stream's identifier, and when it is complete.
-    last: Option<(u64, Event)>,
+    /// The end of the last use by a call, which the next one follows, whatever its stream.
+    last: Option<Event>,
     /// Whether the call that is being made uses it.
     is_used: bool,
 }
@@ -152,12 +152,12 @@ impl Comm {
 }
 
 impl Comm {
-    /// Returns memory for a call on a stream, given by its identifier too, which later calls use again unless it is captured. The call ends
-    /// with [`end_temporary`](Self::end_temporary).
+    /// Returns memory for a call on a stream, which later calls use again unless it is captured. The call ends with
+    /// [`end_temporary`](Self::end_temporary).
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn temporary(&self, stream: &Stream, id: u64, bytes: u64) -> std::result::Result<Memory, Error> {
+    pub(crate) fn temporary(&self, stream: &Stream, bytes: u64) -> std::result::Result<Memory, Error> {
         if stream.is_capturing()? {
             let _set_up = SetUp::begin()?;
             let memory = DeviceVec::new(&self.device, bytes as usize)?;
@@ -167,7 +167,7 @@ impl Comm {
         }
         let mut temporaries = lock(&self.memories.temporaries);
         let Temporaries { memories, last, is_used } = &mut *temporaries;
-        if let Some((_, end)) = last.as_ref().filter(|(of, _)| *of != id) {
+        if let Some(end) = last {
             stream.wait_for(end)?;
         }
         *is_used = true;
@@ -181,14 +181,14 @@ impl Comm {
 }
 
 impl Comm {
-    /// Ends a call on a stream, given by its identifier too: later calls that use its memory again follow it.
+    /// Ends a call on a stream: later calls that use its memory again follow it.
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn end_temporary(&self, stream: &Stream, id: u64) -> std::result::Result<(), Error> {
+    pub(crate) fn end_temporary(&self, stream: &Stream) -> std::result::Result<(), Error> {
         let mut temporaries = lock(&self.memories.temporaries);
         if std::mem::take(&mut temporaries.is_used) {
-            temporaries.last = Some((id, stream.untimed_event()?));
+            temporaries.last = Some(stream.untimed_event()?);
         }
         Ok(())
     }

@@ -256,25 +256,25 @@ impl Comm {
         lock(&self.calling)
     }
 
-    /// Returns a stream of the caller's, and its identifier.
-    pub(crate) fn stream(&self, handle: usize) -> (Arc<Stream>, u64) {
+    /// Returns a stream of the caller's.
+    pub(crate) fn stream(&self, handle: usize) -> Arc<Stream> {
         // SAFETY: a stream of NCCL's callers is one of the communicator's device, in its primary context, and exists during the
         // call. That of each thread is used by the calling thread alone.
         let (id, stream) =
             unsafe { (Stream::id_of_raw(&self.device, handle), || Arc::new(Stream::from_raw(&self.device, handle))) };
         if handle == STREAM_PER_THREAD {
-            return (stream(), id);
+            return stream();
         }
         let mut streams = lock(&self.streams);
         if let Some((_, known)) = streams.iter().find(|(of, _)| *of == id) {
-            return (Arc::clone(known), id);
+            return Arc::clone(known);
         }
         if streams.len() >= MAX_STREAMS {
             streams.clear();
         }
         let new = stream();
         streams.push((id, Arc::clone(&new)));
-        (new, id)
+        new
     }
 
     /// Returns the communicator's profiler if a plugin asks for events.

@@ -105,7 +105,7 @@ fn check_peer(comm: &Comm, peer: c_int) -> Result<u32> {
 
 impl OneSided {
     fn new(comm: &Arc<Comm>, handle: usize, action: Action) -> Self {
-        Self { comm: Arc::clone(comm), stream: comm.stream(handle).0, handle, action }
+        Self { comm: Arc::clone(comm), stream: comm.stream(handle), handle, action }
     }
 
     /// Writes to the window of another rank, and then a signal.

@@ -93,7 +93,9 @@ pub(crate) unsafe fn register_window(
     // Other ranks would learn of it at their first access.
     if !comm.device.is_allocated(DeviceSlice { address: base, bytes: bytes as u64 }) {
         let end = base + bytes as u64;
-        return Err(Failure::argument(format!("buff: {base:#x} to {end:#x} is no memory that CUDA has allocated")));
+        return Err(Failure::argument(format!(
+            "buff: {base:#x} to {end:#x} is no memory that CUDA has allocated; pass memory of ncclMemAlloc"
+        )));
     }
     let (parent, out) = (Some(comm.handle), out as usize);
     let run = move || {
