@@ -18,7 +18,8 @@ use crate::symbols::called;
 const VERSIONS: [(&str, &[Option<&str>]); 2] = [("2.15.0", &[None, Some("0")]), ("2.11.0", &[None])];
 
 /// Jobs, with their number of tests.
-const JOBS: [(&str, usize); 9] = [
+const JOBS: [(&str, usize); 10] = [
+    ("kernels", 4),
     ("programs", 1),
     ("reductions", 13),
     ("gathers", 8),

@@ -1,5 +1,5 @@
-//! Reductions: the kernels with which PyTorch finds the sum, the maximum or the minimum of contiguous elements, or whether all are true. The host executes them, once
-//! the stream has reached them.
+//! Reductions: the kernels with which PyTorch finds the sum, the maximum or the minimum of contiguous elements, or whether all are true.
+//! The host executes them, once the stream has reached them.
 
 use std::ffi::c_void;
 
@@ -93,13 +93,20 @@ impl Reduction {
         let elements = of_type.read(&host::read(source, num_inputs as usize * of_type.bytes, stream)?);
         let combine = match operation {
             Operation::Sum => Number::plus,
-            Operation::Maximum => |first: Number, second: Number| first.with(second, i64::max, f64::max),
+            Operation::Maximum => {
+                |first: Number, second: Number| first.with(second, i64::max, |a, b| or_nan(a, b, f64::max))
+            }
             Operation::Minimum | Operation::All => {
-                |first: Number, second: Number| first.with(second, i64::min, f64::min)
+                |first: Number, second: Number| first.with(second, i64::min, |a, b| or_nan(a, b, f64::min))
             }
         };
         host::write(destination, &of_type.write(elements.into_iter().reduce(combine)), stream)
     }
+}
+
+/// Combines two floats, of which NaN remains.
+fn or_nan(first: f64, second: f64, combine: fn(f64, f64) -> f64) -> f64 {
+    if first.is_nan() || second.is_nan() { f64::NAN } else { combine(first, second) }
 }
 
 #[cfg(test)]
