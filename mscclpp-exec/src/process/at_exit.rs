@@ -1,5 +1,5 @@
-//! Ranks leave their job also when the process exits without running destructors: by `std::process::exit`, or because `main` of a C
-//! program returns. Otherwise their peers would take them for dead while they receive what was sent, and the system would reset
+//! Ranks leave their job also when the process exits without running destructors: by `std::process::exit`, as interpreters
+//! do it. Otherwise their peers would take them for dead while they receive what was sent, and the system would reset
 //! connections with unread bytes, and discard what it has yet to send.
 //!
 //! `_exit`, `abort` and signals run no handlers. A process that ends in this way counts as dead.
