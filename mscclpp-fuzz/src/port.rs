@@ -128,9 +128,8 @@ impl Simulator<'_> {
                 next.start < rest.end && rest.start < next.end
             })
         };
-        let can = |&(at, parcel): &(usize, &Parcel)| {
-            (moves(parcel) && (at == 0 || !follows(at, parcel))) || at == 0 && parcel.complete
-        };
+        let can =
+            |&(at, parcel): &(usize, &Parcel)| moves(parcel) && !follows(at, parcel) || at == 0 && parcel.complete;
         let launch = wire.iter().take_while(|parcel| parcel.request.launch == first.request.launch);
         let candidates: SmallVec<[usize; 8]> = launch.enumerate().filter(can).map(|(at, _)| at).collect();
         match candidates.len() as u64 {
