@@ -74,6 +74,8 @@ pub struct Options {
     /// Whether kernels begin to run when they are launched, as a program expects that does not know about the simulator.
     /// Otherwise those of several devices run when a thread waits.
     pub starts_at_launch: bool,
+    /// Maximum number of objects that libraries beside the executor do not release before the end.
+    pub left: usize,
     /// Time without progress after which kernels that wait for other processes count as stalled.
     pub patience: Duration,
 }
@@ -126,6 +128,7 @@ impl Default for Options {
             counts: None,
             accesses: None,
             starts_at_launch: false,
+            left: 0,
             patience: Duration::from_secs(10),
         }
     }

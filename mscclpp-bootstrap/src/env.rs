@@ -57,7 +57,7 @@ pub struct Environment {
 impl Options {
     /// Returns the options that the environment states, for jobs that find each other without a launcher's variables:
     /// `MSCCLPP_TIMEOUT`, `MSCCLPP_RENDEZVOUS_TIMEOUT`, `MSCCLPP_HEARTBEAT_TIMEOUT`, `MSCCLPP_AUTHENTICATE_DATA`,
-    /// `MSCCLPP_TRANSPORT`.
+    /// `MSCCLPP_TRANSPORT`, `MSCCLPP_UCX_DEVICE_MEMORY`.
     ///
     /// # Errors
     /// [`Error::InvalidVariable`].
@@ -189,6 +189,9 @@ impl Display for Environment {
         }
         if self.options.transport != NodeTransport::Auto {
             write!(f, ", {} between nodes", self.options.transport.name())?;
+        }
+        if self.options.ucx_device_memory {
+            f.write_str(", UCX accesses memory of devices")?;
         }
         Ok(())
     }

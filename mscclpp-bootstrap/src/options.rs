@@ -58,6 +58,9 @@ pub struct Options {
     /// What carries data between nodes. [`NodeTransport::Auto`] by default. It must be the same on all ranks, which compare it
     /// when they join.
     pub transport: NodeTransport,
+    /// Whether UCX, if it supports CUDA, reads and writes memory of devices; otherwise data passes through memory of the host. Ranks may
+    /// differ. No effect where data is authenticated.
+    pub ucx_device_memory: bool,
 }
 
 impl Default for Options {
@@ -68,6 +71,7 @@ impl Default for Options {
             heartbeat_timeout: Some(Duration::from_secs(10)),
             authenticate_data: false,
             transport: NodeTransport::Auto,
+            ucx_device_memory: false,
         }
     }
 }
@@ -101,6 +105,12 @@ impl Options {
     #[must_use]
     pub fn transport(self, transport: NodeTransport) -> Self {
         Self { transport, ..self }
+    }
+
+    /// Returns these options with another choice whether UCX accesses memory of CUDA devices.
+    #[must_use]
+    pub fn ucx_device_memory(self, ucx_device_memory: bool) -> Self {
+        Self { ucx_device_memory, ..self }
     }
 
     /// Returns these options with timeouts that do not overflow an `Instant`.

@@ -14,7 +14,7 @@ pub(crate) struct Key(*const c_char);
 unsafe impl Sync for Key {}
 
 /// Variables of this library and of the jobs and executors below it.
-const KEYS: [&CStr; 18] = [
+const KEYS: [&CStr; 19] = [
     c"NCCL_DEBUG",
     c"NCCL_DEBUG_FILE",
     c"NCCL_PROFILER_PLUGIN",
@@ -31,6 +31,7 @@ const KEYS: [&CStr; 18] = [
     c"MSCCLPP_AUTHENTICATE_DATA",
     c"MSCCLPP_TRANSPORT",
     c"MSCCLPP_UCX",
+    c"MSCCLPP_UCX_DEVICE_MEMORY",
     c"MSCCLPP_TUNING_TABLE",
     c"MSCCLPP_DUMP_DIR",
 ];

@@ -53,6 +53,8 @@ struct Environment {
     driver: u32,
     /// `MSCCLPP_MOCK_OTHERS`: whether other processes take part, as [`Options::others`].
     others: bool,
+    /// `MSCCLPP_MOCK_LEFT`: number of objects that other libraries leave, as [`Options::left`].
+    left: u32,
 }
 
 fn environment() -> &'static Environment {
@@ -66,6 +68,7 @@ fn environment() -> &'static Environment {
             fabric: number("MSCCLPP_MOCK_FABRIC"),
             driver: number("MSCCLPP_MOCK_DRIVER").unwrap_or(13_000),
             others: std::env::var_os("MSCCLPP_MOCK_OTHERS").is_some(),
+            left: number("MSCCLPP_MOCK_LEFT").unwrap_or(0),
         }
     })
 }
@@ -83,7 +86,7 @@ pub(crate) fn version() -> u32 {
 impl Default for Device {
     /// Returns a device whose options were not set.
     fn default() -> Self {
-        let Environment { devices, multicast, peers, fabric, others, .. } = *environment();
+        let Environment { devices, multicast, peers, fabric, others, left, .. } = *environment();
         Self {
             options: Options {
                 others,
@@ -91,6 +94,7 @@ impl Default for Device {
                 peers,
                 fabric,
                 starts_at_launch: devices.is_some(),
+                left: left as usize,
                 ..Options::default()
             },
             machine: (0, devices.unwrap_or(0)),

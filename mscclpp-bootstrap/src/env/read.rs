@@ -237,6 +237,7 @@ fn transport(lookup: Lookup) -> Result<NodeTransport, Error> {
 pub(super) fn options(lookup: Lookup) -> Result<Options, Error> {
     let mut options = Options::default().authenticate_data(flag(lookup, "MSCCLPP_AUTHENTICATE_DATA")?);
     options.transport = transport(lookup)?;
+    options.ucx_device_memory = flag(lookup, "MSCCLPP_UCX_DEVICE_MEMORY")?;
     if let Some(seconds) = seconds(lookup, "MSCCLPP_TIMEOUT", 0.001)? {
         options = options.timeout(seconds);
     }
@@ -477,6 +478,14 @@ mod tests {
     }
 
     #[test]
+    fn ucx_accesses_memory_of_devices_on_request() {
+        assert!(!read(&TORCHRUN).unwrap().options.ucx_device_memory);
+        let environment = read(&with(&[("MSCCLPP_UCX_DEVICE_MEMORY", "1")])).unwrap();
+        assert!(environment.options.ucx_device_memory);
+        assert!(environment.to_string().ends_with(", UCX accesses memory of devices"), "{environment}");
+    }
+
+    #[test]
     fn transport_is_one_of_two_words() {
         assert_eq!(read(&TORCHRUN).unwrap().options.transport, NodeTransport::Auto);
         for (word, transport) in [("tcp", NodeTransport::Tcp), ("ucx", NodeTransport::Ucx), ("", NodeTransport::Auto)] {
@@ -497,7 +506,7 @@ mod tests {
     }
 
     /// All variables that are ever looked up.
-    const NAMES: [&str; 31] = [
+    const NAMES: [&str; 32] = [
         "RANK",
         "WORLD_SIZE",
         "LOCAL_RANK",
@@ -510,6 +519,7 @@ mod tests {
         "MSCCLPP_ALLOW_DERIVED_SECRET",
         "MSCCLPP_AUTHENTICATE_DATA",
         "MSCCLPP_TRANSPORT",
+        "MSCCLPP_UCX_DEVICE_MEMORY",
         "MSCCLPP_TIMEOUT",
         "MSCCLPP_HEARTBEAT_TIMEOUT",
         "MSCCLPP_RENDEZVOUS_TIMEOUT",

@@ -170,7 +170,7 @@ fn is_next(messages: &[Held], at: usize, flaw: Option<Flaw>) -> bool {
 
 impl<B: Buffer> Transport<B> for Hostile<B> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_put_bytes: self.max_put_bytes, uses_regions: false }
+        Capabilities { max_put_bytes: self.max_put_bytes, uses_regions: false, uses_device_memory: false }
     }
 
     fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {

@@ -68,14 +68,25 @@ use crate::memory::Span;
 use crate::shm::Region;
 
 /// Memory that an engine reads sources from, or writes received bytes to.
-pub(crate) trait Buffer: AsRef<[u8]> + AsMut<[u8]> + Send {}
+pub(crate) trait Buffer: AsRef<[u8]> + AsMut<[u8]> + Send {
+    /// Returns the address and the number of its bytes if they are in memory of a device: then the host cannot access them, and as a
+    /// slice it has none. Only an engine whose [`min_device_put`](Transport::min_device_put) allows it gets such a buffer.
+    fn device_bytes(&self) -> Option<(u64, usize)> {
+        None
+    }
+}
 
-impl<B: AsRef<[u8]> + AsMut<[u8]> + Send> Buffer for B {}
+impl Buffer for Vec<u8> {}
 
 /// Where received bytes go. A function that returns buffers is one.
 pub(crate) trait Destination<B> {
     /// Returns a buffer of at least this many bytes, or `None` if there is none now: then the message stays.
     fn buffer(&mut self, len: u64) -> Option<B>;
+
+    /// Returns such a buffer for a put of at least [`min_device_put`](Transport::min_device_put) bytes, which may be in memory of a device.
+    fn long_buffer(&mut self, len: u64) -> Option<B> {
+        self.buffer(len)
+    }
 
     /// Returns the memory into which the bytes of a put are received from byte `at` on, or fewer of them. `None` if they must be
     /// received into a buffer; it may be so only for all bytes of a put.
@@ -148,6 +159,8 @@ pub(crate) struct Capabilities {
     pub(crate) max_put_bytes: u64,
     /// Whether it may send from regions, and receive into them.
     pub(crate) uses_regions: bool,
+    /// Whether it can access memory of devices.
+    pub(crate) uses_device_memory: bool,
 }
 
 /// Result of [`Transport::receive`].
@@ -213,6 +226,11 @@ pub(crate) trait Transport<B: Buffer>: Send {
         _source: Span<'_>,
         _region: &dyn Fn() -> Option<Region>,
     ) -> Option<u64> {
+        None
+    }
+
+    /// Returns the minimum length of puts to a peer, and from it, whose buffers may be in memory of a device; `None` if none may.
+    fn min_device_put(&self, _peer: u32) -> Option<u64> {
         None
     }
 

@@ -27,6 +27,12 @@ calls! {
         called_anywhere("cuCtxGetCurrent").map(|()| state::context())
     }
 
+    fn cuCtxGetId(context: usize, id: *mut u64) -> id {
+        called_anywhere("cuCtxGetId")?;
+        let context = if context == 0 { state::context() } else { context };
+        if context == 0 { Err(code::INVALID_CONTEXT) } else { Ok(context as u64) }
+    }
+
     fn cuCtxGetDevice(device: *mut c_int) -> device {
         called_anywhere("cuCtxGetDevice")?;
         Ok(state::current()? as c_int)

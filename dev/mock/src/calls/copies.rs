@@ -13,6 +13,14 @@ fn finish(stream: usize) -> Result<(), Code> {
     if state::has_work(stream)? { ask(|driver| driver.synchronize(Handle(stream))) } else { Ok(()) }
 }
 
+/// Enqueues a copy between memories of devices and of the host.
+fn copy(to: u64, from: u64, bytes: usize, stream: usize) -> Result<(), Code> {
+    let stream = streams::resolve(stream)?;
+    captures::count(stream)?;
+    state::enqueue_on(stream)?;
+    ask(|driver| driver.copy(to, from, bytes as u64, Handle(stream)))
+}
+
 calls! {
     fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: usize) {
         let stream = streams::resolve(stream)?;
@@ -56,10 +64,7 @@ calls! {
         ask(|driver| driver.memcpy_to_host(to, from))
     }
 
-    fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) {
-        let stream = streams::resolve(stream)?;
-        captures::count(stream)?;
-        state::enqueue_on(stream)?;
-        ask(|driver| driver.copy(to, from, bytes as u64, Handle(stream)))
-    }
+    fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) { copy(to, from, bytes, stream) }
+
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) { copy(to, from, bytes, stream) }
 }

@@ -70,6 +70,12 @@ const OTHERS: [(c_int, c_int); 39] = [
     (116, 0),
 ];
 
+fn uuid_of(device: c_int) -> Result<u128, Code> {
+    let device = ordinal(device)?;
+    called(device, "cuDeviceGetUuid")?;
+    Ok(u128::from(std::process::id()) << 32 | device as u128)
+}
+
 calls! {
     fn cuInit(flags: c_uint) {
         called_anywhere("cuInit")?;
@@ -113,11 +119,9 @@ calls! {
         }
     }
 
-    fn cuDeviceGetUuid_v2(uuid: *mut u128, device: c_int) -> uuid {
-        let device = ordinal(device)?;
-        called(device, "cuDeviceGetUuid")?;
-        Ok(u128::from(std::process::id()) << 32 | device as u128)
-    }
+    fn cuDeviceGetUuid(uuid: *mut u128, device: c_int) -> uuid { uuid_of(device) }
+
+    fn cuDeviceGetUuid_v2(uuid: *mut u128, device: c_int) -> uuid { uuid_of(device) }
 
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> bytes {
         called(ordinal(device)?, "cuDeviceTotalMem")?;

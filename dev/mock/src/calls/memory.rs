@@ -24,10 +24,17 @@ const CONTEXT: c_int = 1;
 const MEMORY_TYPE: c_int = 2;
 const DEVICE_POINTER: c_int = 3;
 const HOST_POINTER: c_int = 4;
+const SYNC_MEMOPS: c_int = 6;
 const BUFFER_ID: c_int = 7;
+const IS_MANAGED: c_int = 8;
 const DEVICE_ORDINAL: c_int = 9;
+const IS_LEGACY_CUDA_IPC_CAPABLE: c_int = 10;
 const RANGE_START_ADDRESS: c_int = 11;
 const RANGE_SIZE: c_int = 12;
+const MEMPOOL_HANDLE: c_int = 17;
+
+/// Attributes whose values are integers; those of the others are addresses and identifiers.
+const INTEGERS: [c_int; 4] = [MEMORY_TYPE, IS_MANAGED, DEVICE_ORDINAL, IS_LEGACY_CUDA_IPC_CAPABLE];
 
 calls! {
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> address {
@@ -63,10 +70,33 @@ calls! {
         Ok(())
     }
 
+    // Unlike for a single attribute, other memory is no error: its attributes are zero.
+    fn cuPointerGetAttributes(count: c_uint, attributes: *const c_int, values: *const *mut u64, address: u64) {
+        called_here("cuPointerGetAttributes")?;
+        for at in 0..count as usize {
+            // SAFETY: the caller's arrays have this number of elements.
+            let (attribute, value) = unsafe { (*attributes.add(at), *values.add(at)) };
+            // SAFETY: guaranteed by the caller.
+            if unsafe { cuPointerGetAttribute(value, attribute, address) } != code::SUCCESS {
+                let bytes = if INTEGERS.contains(&attribute) { size_of::<c_int>() } else { size_of::<u64>() };
+                // SAFETY: as above.
+                unsafe { value.cast::<u8>().write_bytes(0, bytes) };
+            }
+        }
+        Ok(())
+    }
+
+    fn cuPointerSetAttribute(_value: *const u64, attribute: c_int, address: u64) {
+        valid(attribute == SYNC_MEMOPS)?;
+        pointers::find(address).map(drop)
+    }
+
     fn cuPointerGetAttribute(value: *mut u64, attribute: c_int, address: u64) {
         let number = match attribute {
             MEMORY_TYPE => Some(pointers::find(address)?.kind as c_int),
             DEVICE_ORDINAL => Some(pointers::find(address)?.device as c_int),
+            IS_MANAGED => pointers::find(address).map(|_| Some(0))?,
+            IS_LEGACY_CUDA_IPC_CAPABLE => Some(c_int::from(pointers::find(address)?.kind == Kind::Device)),
             _ => None,
         };
         if let Some(number) = number {
@@ -83,6 +113,7 @@ calls! {
                 Kind::Device => Err(code::INVALID_VALUE),
             },
             RANGE_START_ADDRESS => pointers::find(address).map(|found| found.base),
+            MEMPOOL_HANDLE => pointers::find(address).map(|_| 0),
             RANGE_SIZE => pointers::find(address).map(|found| found.bytes),
             _ => Err(code::INVALID_VALUE),
         };

@@ -42,8 +42,17 @@ fn device_of(text: &str) -> Option<usize> {
     ordinal(uuid as u32 as c_int).ok().filter(|_| is_own)
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn nvmlErrorString(_code: c_int) -> *const c_char {
+    c"an error of simulated devices".as_ptr()
+}
+
 calls! {
     fn nvmlInit_v2() { Ok(()) }
+
+    fn nvmlShutdown() { Ok(()) }
+
+    fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> count { Ok(state::count() as c_uint) }
 
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut usize) -> device {
         // SAFETY: a text, as the caller guarantees.

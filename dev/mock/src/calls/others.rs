@@ -28,8 +28,18 @@ unsupported! {
     cuLinkAddData_v2
     cuLinkComplete
     cuLinkCreate_v2
+    cuMemAllocManaged
+    cuMemPoolDestroy
+    cuMemPoolExportPointer
+    cuMemPoolExportToShareableHandle
+    cuMemPoolImportFromShareableHandle
+    cuMemPoolImportPointer
+    cuMemPoolSetAccess
+    cuMemRangeGetAttribute
+    cuMemcpyHtoD_v2
     cuModuleLoad
     cuModuleLoadDataEx
+    cuStreamAddCallback
     cuStreamWriteValue32_v2
     cuTensorMapEncodeTiled
 }

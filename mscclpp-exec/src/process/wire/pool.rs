@@ -1,5 +1,6 @@
 //! Buffers of messages, which are used again: to allocate and free long ones takes as long as to copy them.
 
+use crate::transport::Buffer;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of unused buffers, enough for the messages that are queued for a rank.
@@ -55,6 +56,8 @@ impl AsRef<[u8]> for PooledBuffer {
         &self.bytes
     }
 }
+
+impl Buffer for PooledBuffer {}
 
 impl AsMut<[u8]> for PooledBuffer {
     fn as_mut(&mut self) -> &mut [u8] {

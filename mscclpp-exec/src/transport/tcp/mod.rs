@@ -34,7 +34,7 @@ impl<B> Tcp<B> {
 
 impl<B: Buffer> Transport<B> for Tcp<B> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_put_bytes: MAX_PUT_BYTES, uses_regions: false }
+        Capabilities { max_put_bytes: MAX_PUT_BYTES, uses_regions: false, uses_device_memory: false }
     }
 
     fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {

@@ -40,7 +40,11 @@ pub(super) const ERR_MODE_PEER: c_int = 1;
 pub(super) const EP_ATTR_TRANSPORTS: u64 = 1 << 3;
 pub(super) const OP_FLAGS: u32 = 1 << 4;
 pub(super) const OP_MEMORY_TYPE: u32 = 1 << 6;
-pub(super) const MEMORY_TYPE_HOST: c_int = 0;
+/// `ucs_memory_type_t`.
+pub(super) type MemoryType = c_int;
+pub(super) const MEMORY_TYPE_HOST: MemoryType = 0;
+pub(super) const MEMORY_TYPE_CUDA: MemoryType = 1;
+pub(super) const CONTEXT_ATTR_MEMORY_TYPES: u64 = 1 << 2;
 pub(super) const AM_SEND_EAGER: u32 = 1 << 1;
 pub(super) const AM_SEND_RNDV: u32 = 1 << 2;
 pub(super) const AM_RECV_RNDV: u64 = 1 << 17;
@@ -62,6 +66,17 @@ pub(super) struct Params {
     pub(super) tag_sender_mask: u64,
     pub(super) mt_workers_shared: c_int,
     pub(super) rest: [u64; 8],
+}
+
+/// `ucp_context_attr_t`.
+#[repr(C)]
+pub(super) struct ContextAttr {
+    pub(super) field_mask: u64,
+    pub(super) request_size: usize,
+    pub(super) thread_mode: c_int,
+    /// A bit for each type of memory that UCX supports.
+    pub(super) memory_types: u64,
+    pub(super) rest: [u64; 16],
 }
 
 /// `ucp_worker_params_t`.
@@ -93,7 +108,7 @@ pub(super) struct RequestParam {
     pub(super) datatype: u64,
     pub(super) user_data: *mut c_void,
     pub(super) reply_buffer: *mut c_void,
-    pub(super) memory_type: c_int,
+    pub(super) memory_type: MemoryType,
     pub(super) rest: [u64; 9],
 }
 
@@ -172,6 +187,7 @@ functions! {
     ucp_config_read: fn(*const c_char, *const c_char, *mut *mut c_void) -> Status;
     ucp_config_release: fn(*mut c_void);
     ucp_init_version: fn(c_uint, c_uint, *const Params, *const c_void, *mut *mut c_void) -> Status;
+    ucp_context_query: fn(*mut c_void, *mut ContextAttr) -> Status;
     ucp_worker_create: fn(*mut c_void, *const WorkerParams, *mut *mut c_void) -> Status;
     ucp_worker_destroy: fn(*mut c_void);
     ucp_worker_progress: fn(*mut c_void) -> c_uint;
@@ -202,6 +218,7 @@ mod tests {
     #[test]
     fn layout_is_that_of_the_headers() {
         assert_eq!((offset_of!(Params, features), offset_of!(Params, mt_workers_shared)), (8, 48));
+        assert_eq!((offset_of!(ContextAttr, thread_mode), offset_of!(ContextAttr, memory_types)), (16, 24));
         assert_eq!(offset_of!(WorkerParams, thread_mode), 8);
         let endpoint = [offset_of!(EndpointParams, address), offset_of!(EndpointParams, err_mode)];
         assert_eq!(endpoint, [8, 16]);

@@ -145,6 +145,11 @@ impl<B: Buffer + 'static> Connection<B> {
         len > MAX_EAGER_BYTES as u64 && self.keys.is_none()
     }
 
+    /// Returns the minimum length of a put whose bytes the host does not read, in either direction: it is offered, and not authenticated.
+    pub(super) fn min_device_put(&self) -> Option<u64> {
+        self.keys.is_none().then_some(MAX_EAGER_BYTES as u64 + 1)
+    }
+
     /// Returns whether regions wait to be sent, or UCX has them.
     pub(super) fn keeps_regions(&self) -> bool {
         let is_region = |source: &Option<Memory<B>>| matches!(source, Some(Memory::Region(_)));

@@ -5,8 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::api::{API, API_WITH_TRANSPORTS, Functions, OK, Params, Status, StatusString};
-use super::api::{FEATURE_AM, PARAM_FEATURES, PARAM_MT_WORKERS_SHARED};
+use super::api::*;
 use crate::file;
 use crate::shm::ProcessMark;
 
@@ -30,7 +29,11 @@ pub(super) struct Library {
 
 /// `ucp_context_h`, which all workers of the process share.
 #[derive(Clone, Copy)]
-pub(super) struct Context(pub(super) *mut std::ffi::c_void);
+pub(super) struct Context {
+    pub(super) handle: *mut std::ffi::c_void,
+    /// Whether UCX supports memory of CUDA devices.
+    pub(super) supports_cuda: bool,
+}
 
 // SAFETY: the context is for workers of several threads (`MT_WORKERS_SHARED`).
 unsafe impl Send for Context {}
@@ -151,7 +154,16 @@ impl Library {
         // SAFETY: the configuration was read above, and is not used again.
         unsafe { (ucx.ucp_config_release)(config) };
         self.check(status).map_err(|why| format!("UCX cannot be initialized: {why}"))?;
-        Ok(Context(context))
+        Ok(Context { handle: context, supports_cuda: self.memory_types(context) >> MEMORY_TYPE_CUDA & 1 == 1 })
+    }
+
+    /// Returns a bit for each type of memory that a context supports; none if UCX cannot say.
+    fn memory_types(&self, context: *mut std::ffi::c_void) -> u64 {
+        let field_mask = CONTEXT_ATTR_MEMORY_TYPES;
+        let mut attr = ContextAttr { field_mask, request_size: 0, thread_mode: 0, memory_types: 0, rest: [0; _] };
+        // SAFETY: the context is valid; UCX writes the field of the mask.
+        let status = unsafe { (self.functions.ucp_context_query)(context, &mut attr) };
+        if status == OK { attr.memory_types } else { 0 }
     }
 
     /// Returns what UCX calls a status, as an error unless it is success.

@@ -50,6 +50,7 @@ pub(crate) struct Ucx<B: Buffer + 'static> {
     is_required: bool,
     /// Whether UCX has worked since there was last nothing to receive. Over sockets, its work is at least a call of the system.
     has_worked: bool,
+    uses_device_memory: bool,
     /// Dropped last. `None` where there is no UCX and it is not required.
     progress: Option<Progress>,
 }
@@ -75,13 +76,16 @@ impl<B: Buffer + 'static> Ucx<B> {
             }
             Ok(progress) => Some(progress),
         };
-        Ok(Self { links: BTreeMap::new(), tcp: Tcp::new(), is_required, has_worked: false, progress })
+        let uses_device_memory = worker_of(&progress).is_some_and(|worker| worker.supports_cuda());
+        let (links, tcp) = (BTreeMap::new(), Tcp::new());
+        Ok(Self { links, tcp, is_required, has_worked: false, uses_device_memory, progress })
     }
 
     /// Returns an engine that has no UCX.
     #[cfg(test)]
     pub(crate) fn without_library() -> Self {
-        Self { links: BTreeMap::new(), tcp: Tcp::new(), is_required: false, has_worked: false, progress: None }
+        let (links, tcp) = (BTreeMap::new(), Tcp::new());
+        Self { links, tcp, is_required: false, has_worked: false, uses_device_memory: false, progress: None }
     }
 
     /// Continues to open a connection.
@@ -121,7 +125,8 @@ fn worker_of(progress: &Option<Progress>) -> Option<MutexGuard<'_, Worker>> {
 
 impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_put_bytes: MAX_PUT_BYTES, uses_regions: self.progress.is_some() }
+        let (uses_regions, uses_device_memory) = (self.progress.is_some(), self.uses_device_memory);
+        Capabilities { max_put_bytes: MAX_PUT_BYTES, uses_regions, uses_device_memory }
     }
 
     fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {
@@ -183,6 +188,13 @@ impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
                 Some(len)
             }
             Link::Opening(_) => None,
+        }
+    }
+
+    fn min_device_put(&self, peer: u32) -> Option<u64> {
+        match self.links.get(&peer)? {
+            Link::Ucx(connection) if self.uses_device_memory => connection.min_device_put(),
+            Link::Ucx(_) | Link::Opening(_) | Link::Tcp => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::ptr::null_mut;
 use std::rc::Rc;
 
-use super::api::{OK, Status, StatusPtr, status_of};
+use super::api::{MEMORY_TYPE_CUDA, MEMORY_TYPE_HOST, MemoryType, OK, Status, StatusPtr, status_of};
 use super::inbox::MAX_HEADER_BYTES;
 use crate::shm::Region;
 use crate::transport::Buffer;
@@ -19,11 +19,20 @@ pub(super) enum Memory<B> {
 }
 
 impl<B: Buffer> Memory<B> {
-    /// Returns the first bytes of a buffer, which are authenticated; none of a region, whose bytes others may change.
+    /// Returns the first bytes of a buffer, which are authenticated; none of a region, whose bytes others may change, and of memory of a
+    /// device.
     pub(super) fn content(&self, len: usize) -> &[u8] {
         match self {
-            Self::Buffer(buffer) => &buffer.as_ref()[..len],
-            Self::Region(_) => &[],
+            Self::Buffer(buffer) if buffer.device_bytes().is_none() => &buffer.as_ref()[..len],
+            Self::Buffer(_) | Self::Region(_) => &[],
+        }
+    }
+
+    /// Returns what kind of memory it is.
+    pub(super) fn memory_type(&self) -> MemoryType {
+        match self {
+            Self::Buffer(buffer) if buffer.device_bytes().is_some() => MEMORY_TYPE_CUDA,
+            Self::Buffer(_) | Self::Region(_) => MEMORY_TYPE_HOST,
         }
     }
 
@@ -48,7 +57,13 @@ impl<B: Buffer> Memory<B> {
     /// If the memory is shorter.
     pub(super) fn base(&mut self, len: usize) -> *mut u8 {
         match self {
-            Self::Buffer(buffer) => buffer.as_mut()[..len].as_mut_ptr(),
+            Self::Buffer(buffer) => match buffer.device_bytes() {
+                Some((address, bytes)) => {
+                    assert!(len <= bytes, "{len} bytes of a buffer of {bytes}");
+                    address as *mut u8
+                }
+                None => buffer.as_mut()[..len].as_mut_ptr(),
+            },
             Self::Region(region) => {
                 assert!(len <= region.len(), "{len} bytes of a region of {}", region.len());
                 region.base()
@@ -72,11 +87,11 @@ pub(super) enum Content<B> {
 }
 
 impl<B: Buffer> Content<B> {
-    /// Returns the address and the number of bytes.
-    pub(super) fn bytes(&mut self) -> (*const u8, usize) {
+    /// Returns the address and the number of bytes, and what kind of memory they are in.
+    pub(super) fn bytes(&mut self) -> (*const u8, usize, MemoryType) {
         match self {
-            Self::Batch(bytes) => (bytes.as_ptr(), bytes.len()),
-            Self::Offer(memory, len) => (memory.base(*len), *len),
+            Self::Batch(bytes) => (bytes.as_ptr(), bytes.len(), MEMORY_TYPE_HOST),
+            Self::Offer(memory, len) => (memory.base(*len), *len, memory.memory_type()),
         }
     }
 }

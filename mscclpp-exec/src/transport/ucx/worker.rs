@@ -38,6 +38,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 pub(super) struct Worker {
     library: &'static Library,
     handle: *mut c_void,
+    supports_cuda: bool,
     pub(super) inbox: Box<Inbox>,
     abandoned: Abandoned,
     /// Endpoints that are being closed.
@@ -71,8 +72,8 @@ extern "C" fn fail(arg: *mut c_void, _endpoint: *mut c_void, status: Status) {
     unsafe { &*arg.cast::<Cell<Status>>() }.set(status);
 }
 
-/// Parameters of a request on host memory.
-fn param(flags: u32) -> RequestParam {
+/// Parameters of a request.
+fn param(flags: u32, memory_type: MemoryType) -> RequestParam {
     RequestParam {
         op_attr_mask: OP_FLAGS | OP_MEMORY_TYPE,
         flags,
@@ -81,7 +82,7 @@ fn param(flags: u32) -> RequestParam {
         datatype: 0,
         user_data: null_mut(),
         reply_buffer: null_mut(),
-        memory_type: MEMORY_TYPE_HOST,
+        memory_type,
         rest: [0; _],
     }
 }
@@ -99,10 +100,11 @@ impl Worker {
         };
         let mut handle = null_mut();
         // SAFETY: the context is valid as long as the process; writes one pointer.
-        library.check(unsafe { (library.functions.ucp_worker_create)(context.0, &params, &mut handle) })?;
+        library.check(unsafe { (library.functions.ucp_worker_create)(context.handle, &params, &mut handle) })?;
         let worker = Self {
             library,
             handle,
+            supports_cuda: context.supports_cuda,
             inbox: Box::default(),
             abandoned: Abandoned::default(),
             closing: RefCell::default(),
@@ -120,6 +122,11 @@ impl Worker {
         // SAFETY: the inbox does not move, and is freed after the worker.
         library.check(unsafe { (library.functions.ucp_worker_set_am_recv_handler)(handle, &handler) })?;
         Ok(worker)
+    }
+
+    /// Returns whether UCX supports memory of CUDA devices.
+    pub(super) fn supports_cuda(&self) -> bool {
+        self.supports_cuda
     }
 
     /// Returns the address that peers connect to.
@@ -253,8 +260,8 @@ impl Worker {
             Content::Batch(_) => AM_SEND_EAGER,
             Content::Offer(..) => AM_SEND_RNDV,
         };
-        let (bytes, len) = content.bytes();
-        let param = param(flag);
+        let (bytes, len, memory_type) = content.bytes();
+        let param = param(flag, memory_type);
         let pointer = match endpoint.is_closed {
             true => LOST,
             // SAFETY: the endpoint is valid. Header and content stay where they are until the request is complete: only the transfer has
@@ -280,11 +287,11 @@ impl Worker {
     ) -> Transfer<Memory<B>> {
         let memory = Box::into_raw(Box::new(memory));
         // SAFETY: the pointer is from `Box::into_raw`, and only this function has it so far.
-        let bytes = unsafe { &mut *memory }.base(len);
+        let (bytes, param) = unsafe { ((*memory).base(len), param(0, (*memory).memory_type())) };
         let receive = self.library.functions.ucp_am_recv_data_nbx;
         // SAFETY: the descriptor was not used before. The memory stays where it is until the request is complete: only the
         // transfer has the pointer to its owner.
-        let pointer = unsafe { receive(self.handle, descriptor.0, bytes.cast(), len, &param(0)) };
+        let pointer = unsafe { receive(self.handle, descriptor.0, bytes.cast(), len, &param) };
         Transfer::new(pointer, memory, &self.abandoned)
     }
 
@@ -293,7 +300,7 @@ impl Worker {
         let pointer = match endpoint.is_closed {
             true => LOST,
             // SAFETY: the endpoint is valid.
-            false => unsafe { (self.library.functions.ucp_ep_flush_nbx)(endpoint.handle, &param(0)) },
+            false => unsafe { (self.library.functions.ucp_ep_flush_nbx)(endpoint.handle, &param(0, MEMORY_TYPE_HOST)) },
         };
         Transfer::new(pointer, Box::into_raw(Box::new(())), &self.abandoned)
     }
@@ -313,7 +320,7 @@ impl Worker {
         if self.mark.is_copy() || std::mem::replace(&mut endpoint.is_closed, true) {
             return;
         }
-        let param = param(if endpoint.detects_loss { EP_CLOSE_FORCE } else { 0 });
+        let param = param(if endpoint.detects_loss { EP_CLOSE_FORCE } else { 0 }, MEMORY_TYPE_HOST);
         // SAFETY: the endpoint is valid, and not used after this.
         let pointer = unsafe { (self.library.functions.ucp_ep_close_nbx)(endpoint.handle, &param) };
         if status_of(pointer).is_none() && !pointer.is_null() {

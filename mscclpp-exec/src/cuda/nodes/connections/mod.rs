@@ -2,7 +2,8 @@
 //! [`Transport`] to each of these ranks, and so have the channels of user-supplied kernels ([`Traffic`]).
 //!
 //! Data is copied from the device to a staging buffer in page-locked memory, sent over the connection to such a buffer
-//! on the other side, and copied from there to the device. Each side has two buffers for each direction, so that copies
+//! on the other side, and copied from there to the device. If the user has chosen so and the transport can access memory of the device,
+//! staging buffers of long messages are there; each side decides for itself. Each side has two buffers for each direction, so that copies
 //! and the network work at the same time. A signal is received after the data before it, and written after it on the
 //! same stream.
 //!
@@ -27,7 +28,7 @@ pub(in crate::cuda) use self::send::Put;
 pub(in crate::cuda) use self::traffic::{Markers, Traffic};
 use self::wire::{LostRank, NodeConnection};
 use super::memory::RegionTable;
-use super::staging::{HostBuffer, StagingBuffer, Stagings};
+use super::staging::{MessageBuffer, StagingBuffer, Stagings};
 use crate::cuda::calls::Priority;
 use crate::cuda::device::Device;
 use crate::cuda::driver::{self, Handle, SharedDriver};
@@ -57,7 +58,7 @@ pub(in crate::cuda) struct NodeConnections {
     ended: u64,
     /// Whether the device has finished its part of a launch that has not ended.
     is_closing: bool,
-    transport: Box<dyn Transport<HostBuffer>>,
+    transport: Box<dyn Transport<MessageBuffer>>,
     wires: Vec<NodeConnection>,
     /// Work on the stream, in its order: an event after it, or none if it could not be recorded, and the staging buffer that it copies from.
     arriving: VecDeque<(Option<Handle>, Option<StagingBuffer>)>,
@@ -83,10 +84,18 @@ impl NodeConnections {
         peers: &[u32],
     ) -> Result<Self, Error> {
         let driver = device.driver().clone();
+        let options = bootstrap.options();
+        let transport = transport::engine(options.transport, bootstrap.rank(), DELAY)?;
+        let uses_device = options.ucx_device_memory && !options.authenticate_data;
+        let has_device = uses_device && transport.capabilities().uses_device_memory;
+        if options.ucx_device_memory && !has_device {
+            let reason = if uses_device { "there is no UCX that supports CUDA" } else { "data is authenticated" };
+            log::warn!("data passes through memory of the host in spite of MSCCLPP_UCX_DEVICE_MEMORY=1: {reason}");
+        }
         let wire = |&peer: &u32| {
             Ok(NodeConnection {
                 peer,
-                staging: stagings.of(peer, &driver)?,
+                staging: stagings.of(peer, &driver, has_device)?,
                 outgoing: VecDeque::new(),
                 ended: 0,
                 has_left: false,
@@ -104,7 +113,7 @@ impl NodeConnections {
             traffic,
             ended: 0,
             is_closing: false,
-            transport: transport::engine(bootstrap.options().transport, bootstrap.rank(), DELAY)?,
+            transport,
             wires,
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),

@@ -1,15 +1,41 @@
 //! Copies data that arrives from other ranks to the device.
 
+use std::sync::Arc;
+
 use super::NodeConnections;
 use super::traffic::Traffic;
 use super::wire::LostRank;
 use crate::cuda::driver::{self, Driver, Handle};
 use crate::cuda::nodes::memory::Owner;
-use crate::cuda::nodes::staging::{HostBuffer, StagingBuffer, TransferDirection};
+use crate::cuda::nodes::staging::{MessageBuffer, Place, Staging, StagingBuffer, TransferDirection};
 use crate::cuda::proxy::Failure;
 use crate::error::{Error, LateData};
-use crate::transport::{Frame, FrameKind, Lost, Malformed, Received, RemoteAddress, Signal};
+use crate::transport::{Destination, Frame, FrameKind, Lost, Malformed, Received, RemoteAddress, Signal};
 use mscclpp_bootstrap::Error as BootstrapError;
+
+/// The staging buffers into which a transport receives messages of a rank.
+struct StagingBuffers<'a> {
+    staging: &'a Arc<Staging>,
+    min_device_put: Option<u64>,
+}
+
+impl StagingBuffers<'_> {
+    fn take(&self, place: Place) -> Option<MessageBuffer> {
+        let piece = self.staging.take(TransferDirection::In, place)?;
+        // SAFETY: the staging buffer was free, so no copy from it is pending.
+        Some(unsafe { piece.into_message() })
+    }
+}
+
+impl Destination<MessageBuffer> for StagingBuffers<'_> {
+    fn buffer(&mut self, _len: u64) -> Option<MessageBuffer> {
+        self.take(Place::Host)
+    }
+
+    fn long_buffer(&mut self, len: u64) -> Option<MessageBuffer> {
+        self.take(self.staging.place(len, self.min_device_put))
+    }
+}
 
 impl NodeConnections {
     /// Frees staging buffers whose bytes are on the device.
@@ -32,12 +58,9 @@ impl NodeConnections {
         loop {
             let Self { wires, transport, .. } = self;
             let wire = &mut wires[at];
-            let mut buffer = |_| {
-                let piece = wire.staging.take(TransferDirection::In)?;
-                // SAFETY: the staging buffer was free, so no copy from it is pending.
-                Some(unsafe { piece.into_host() })
-            };
-            let received = transport.receive(wire.peer, self.begun, &mut buffer);
+            let min_device_put = transport.min_device_put(wire.peer);
+            let mut buffers = StagingBuffers { staging: &wire.staging, min_device_put };
+            let received = transport.receive(wire.peer, self.begun, &mut buffers);
             let (bootstrap, peer) = (&self.bootstrap, wire.peer);
             let lost = |malformed: Malformed| match malformed {
                 Malformed::Unauthenticated { number } => {
@@ -53,7 +76,7 @@ impl NodeConnections {
                 malformed => Error::RankLost { peer, reason: malformed.to_string() },
             };
             match received.map_err(lost)? {
-                Received::Message(frame, buffer) => self.accept(at, frame, buffer.map(HostBuffer::into_device))?,
+                Received::Message(frame, buffer) => self.accept(at, frame, buffer.map(MessageBuffer::into_staging))?,
                 Received::Part => {}
                 Received::Nothing => {
                     if !wire.has_left && transport.lost(wire.peer) == Some(Lost::Closed) {

@@ -2,7 +2,7 @@
 
 use super::NodeConnections;
 use super::traffic::Traffic;
-use super::wire::{Content, Outgoing};
+use super::wire::{Content, NodeConnection, Outgoing};
 use crate::cuda::driver::{self, Handle};
 use crate::cuda::nodes::memory::Target;
 use crate::cuda::nodes::staging::{STAGING_BYTES, TransferDirection};
@@ -72,8 +72,10 @@ impl NodeConnections {
         while put.bytes > 0 && self.wires[put.wire].outgoing.len() < MAX_PENDING {
             let (mut piece, mut n) = (None, put.bytes);
             if put.src != 0 {
-                let Some(free) = self.wires[put.wire].staging.take(TransferDirection::Out) else { break };
                 n = n.min(STAGING_BYTES).min(self.transport.capabilities().max_put_bytes);
+                let NodeConnection { staging, peer, .. } = &self.wires[put.wire];
+                let place = staging.place(n, self.transport.min_device_put(*peer));
+                let Some(free) = staging.take(TransferDirection::Out, place) else { break };
                 self.driver.copy(free.device(), put.src, n, stream)?;
                 put.src += n;
                 piece = Some(free);

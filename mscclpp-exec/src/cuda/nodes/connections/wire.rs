@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuda::nodes::staging::{HostBuffer, Staging, StagingBuffer};
+use crate::cuda::nodes::staging::{MessageBuffer, Staging, StagingBuffer};
 use crate::transport::{LaunchId, RemoteAddress, Signal, Transport};
 use mscclpp_bootstrap::ActiveTimeout;
 
@@ -52,12 +52,12 @@ impl NodeConnection {
         self.lost.get_or_insert_with(|| (ActiveTimeout::new(CAUSE_GRACE_PERIOD), how));
     }
 
-    pub(super) fn is_idle(&self, transport: &dyn Transport<HostBuffer>) -> bool {
+    pub(super) fn is_idle(&self, transport: &dyn Transport<MessageBuffer>) -> bool {
         self.lost.is_some() || self.outgoing.is_empty() && transport.is_flushed(self.peer)
     }
 
     /// Passes the messages that are ready to the transport, as long as it has room; returns whether there were any.
-    pub(super) fn send(&mut self, transport: &mut dyn Transport<HostBuffer>, done: u64) -> bool {
+    pub(super) fn send(&mut self, transport: &mut dyn Transport<MessageBuffer>, done: u64) -> bool {
         let mut progress = false;
         while self.lost.is_none() && transport.has_room(self.peer) {
             if self.outgoing.front().is_none_or(|first| first.after >= done) {
@@ -67,7 +67,7 @@ impl NodeConnection {
             match content {
                 Content::Put(to, len, piece) => {
                     // SAFETY: the batch with the copy into the staging buffer is complete.
-                    let source = piece.map(|piece| unsafe { piece.into_host() });
+                    let source = piece.map(|piece| unsafe { piece.into_message() });
                     transport.put(self.peer, launch, to, len, source);
                 }
                 Content::Signal(signal) => transport.signal(self.peer, launch, signal),

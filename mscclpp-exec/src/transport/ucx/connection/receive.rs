@@ -97,18 +97,18 @@ impl<B: Buffer + 'static> Connection<B> {
             }
         };
         let Some(first) = self.incoming.pop_front() else { return Ok(Received::Nothing) };
-        let buffer = match first.bytes {
-            Bytes::Receiving(transfer, _) => transfer.into_memory().and_then(Memory::into_buffer),
-            Bytes::InBatch(..) | Bytes::Offered(_) => buffer,
+        let memory = match first.bytes {
+            Bytes::Receiving(transfer, _) => transfer.into_memory(),
+            Bytes::InBatch(..) | Bytes::Offered(_) => buffer.map(Memory::Buffer),
         };
-        let bytes = buffer.as_ref().map_or(&[][..], |buffer| &buffer.as_ref()[..first.frame.len() as usize]);
+        let bytes = memory.as_ref().map_or(&[][..], |memory| memory.content(first.frame.len() as usize));
         verify(&mut self.hasher, first.digest, bytes, first.number)?;
         self.consumed += u64::from(first.is_last);
         if self.consumed - self.reported >= WINDOW / 4 {
             self.reported = self.consumed;
             self.control.send(&Record::Consumed(self.consumed));
         }
-        Ok(Received::Message(first.frame, buffer))
+        Ok(Received::Message(first.frame, memory.and_then(Memory::into_buffer)))
     }
 
     /// Reads the frame of the next message, if it has arrived, and returns whether it has.
@@ -186,7 +186,7 @@ impl<B: Buffer + 'static> Connection<B> {
 
     /// Provides offered messages with memory, in their order, and returns whether there were any without.
     fn start_receives(&mut self, worker: &Worker, launch: u64, destination: &mut dyn Destination<B>) -> bool {
-        let mut started = false;
+        let (mut started, is_authenticated) = (false, self.keys.is_some());
         for at in 0..self.incoming.len() {
             let (earlier, rest) = self.incoming.make_contiguous().split_at_mut(at);
             let Some(Incoming { frame, bytes, .. }) = rest.first_mut() else { break };
@@ -196,13 +196,13 @@ impl<B: Buffer + 'static> Connection<B> {
                 break;
             }
             let Bytes::Offered(descriptor) = bytes else { continue };
-            let region = if self.keys.is_none() { destination.region(frame) } else { None };
+            let region = if is_authenticated { None } else { destination.region(frame) };
             let memory = match region.map(|region| (order(&region.addresses(), earlier), region)) {
                 Some((Order::Any, region)) => Some(Memory::Region(region)),
                 Some((Order::After, _)) => None,
                 // The destination may have no other buffer, and gets this one back only after the earlier message.
                 Some((Order::InBuffer, _)) | None if earlier.iter().any(Incoming::may_need_buffer) => None,
-                Some((Order::InBuffer, _)) | None => destination.buffer(frame.len()).map(Memory::Buffer),
+                Some((Order::InBuffer, _)) | None => offer_buffer(destination, frame.len(), is_authenticated),
             };
             let Some(memory) = memory else { break };
             let Some(descriptor) = descriptor.take() else { break };
@@ -221,6 +221,12 @@ impl<B: Buffer + 'static> Connection<B> {
         self.is_over = true;
         Received::Message(frame, None)
     }
+}
+
+/// Returns a buffer for the bytes of an offer. The host reads those that are authenticated.
+fn offer_buffer<B>(destination: &mut dyn Destination<B>, len: u64, is_authenticated: bool) -> Option<Memory<B>> {
+    let buffer = if is_authenticated { destination.buffer(len) } else { destination.long_buffer(len) };
+    buffer.map(Memory::Buffer)
 }
 
 /// Compares the bytes of a message with their digest, if there is one.
