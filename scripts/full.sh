@@ -107,7 +107,7 @@ part() {
         ;;
     ucx)
         scripts/ucx.sh posix,cma sysv
-        PLANS=all PROFILE=dev scripts/simulated-cuda.sh -- scripts/ucx.sh tcp posix,cma
+        MSCCLPP_UCX=$(scripts/ucx-env.sh) PLANS=all PROFILE=dev scripts/simulated-cuda.sh -- scripts/ucx.sh tcp,cuda_copy posix,cma,cuda
         ;;
     packages)
         local deny

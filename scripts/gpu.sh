@@ -8,6 +8,7 @@
 #   smoke            whether the programs run here at all, and a few launches of each kind
 #   suite            all tests of the executor on the device; or some: plans bits graphs stalls streams specialized native worlds
 #   processes        2 and 4 processes on the device: memory by handles, by descriptors, and as ranks of two hosts
+#   ucx              processes as ranks of two hosts over UCX, through memory of the host, and with UCX on memory of the device
 #   rows[:B1,B2[:A]] what is promised for one device, and whether it is reached; some rows, in this order, with algorithms A alone
 #                    where there is a choice (names with commas between them)
 #   nccl[:JOBS]      PyTorch of python3 on this NCCL library: jobs of two ranks that share the device, and times of several ranks;
@@ -26,7 +27,7 @@
 # A quarter of an hour with one H200, in two or three calls. Before, where there is Rust: `scripts/gpu.sh build target/gpu`. The archive
 # target/gpu.tar.xz, which git ignores, is all that has to be carried to the machine: `python3 -m tarfile -e target/gpu.tar.xz target`, then
 #
-#   BUDGET=330 target/gpu/gpu.sh streams worlds native stalls graphs processes bits nccl torch plans
+#   BUDGET=330 target/gpu/gpu.sh streams worlds native stalls graphs processes bits nccl torch ucx plans
 #   BUDGET=210 target/gpu/gpu.sh rows:b1:allreduce_one_shot_packets,allreduce_packets rows:b9 rows:b6,b7,b8,b11 rows:b2,b3:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct
 #   BUDGET=210 target/gpu/gpu.sh planted memcheck racecheck rows:b4 rows:b12,b10
 #
@@ -64,6 +65,8 @@ build() { # DIR
     cp -rL "$("$here/python-package.sh" "$target/release/libmscclpp_rs.so" "$target/python-package-gpu")" "$dir/python"
     strip "$dir/python/mscclpp_rs/_native.abi3.so"
     cp "$here"/../dev/tests/python/*.py "$here"/../dev/benches/python/*.py "$dir/python/"
+    rm -rf "$dir/ucx"
+    if library=$(MSCCLPP_UCX='' "$here/ucx-env.sh"); then cp -r "$(dirname "$library")" "$dir/ucx"; fi
     cp "$here/gpu.sh" "$dir/"
     du -h "$dir"/* | sed 's/^/  /'
 }
@@ -86,10 +89,10 @@ if [ "${1:-}" = build ]; then
     exit
 fi
 
-[ $# -gt 0 ] || set -- smoke suite processes nccl torch rows planted memcheck racecheck
+[ $# -gt 0 ] || set -- smoke suite processes ucx nccl torch rows planted memcheck racecheck
 for wanted; do
     case ${wanted%%:*} in
-        smoke | suite | plans | bits | graphs | stalls | streams | specialized | native | worlds | processes) ;;
+        smoke | suite | plans | bits | graphs | stalls | streams | specialized | native | worlds | processes | ucx) ;;
         nccl | torch | rows | bench | planted | memcheck | racecheck) ;;
         *)
             usage >&2
@@ -222,6 +225,17 @@ torch() { # JOBS
     jobs mscclpp ${chosen:-reductions models graphs gathers exchanges groups fsdp ddp}
 }
 
+ucx() {
+    local on_device status=0
+    [ -e "$programs/ucx/libucp.so.0" ] || { echo "skipped: no UCX was packed"; return; }
+    for on_device in 0 1; do
+        echo "MSCCLPP_UCX_DEVICE_MEMORY=$on_device"
+        MSCCLPP_TRANSPORT=ucx MSCCLPP_UCX=$programs/ucx/libucp.so.0 MSCCLPP_UCX_DEVICE_MEMORY=$on_device \
+            tests cuda::processes::hosts || status=$?
+    done
+    return "$status"
+}
+
 bench() {
     local collective status=0
     for collective in all_reduce all_gather reduce_scatter all_to_all broadcast reduce send_recv gather scatter all_to_all_v barrier; do
@@ -272,6 +286,7 @@ for wanted; do
         suite) part 600 suite tests cuda:: ;;
         plans | bits | graphs | stalls | streams | specialized | native | worlds) part 200 "$name" tests "cuda::$name::" ;;
         processes) part 150 processes tests cuda::processes:: ;;
+        ucx) part 60 ucx ucx ;;
         nccl | torch) part 240 "$wanted" "$name" "$first" ;;
         rows) part 570 "$wanted" rows "$first" "$second" ;;
         bench) part 570 bench bench ;;

@@ -75,6 +75,8 @@ export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PATH=$built:
 # Compiled code depends on the simulator, which a cache does not know.
 export MSCCLPP_CACHE='' MSCCLPP_NVRTC=''
 export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast MSCCLPP_MOCK_PEERS=$peers MSCCLPP_MOCK_FABRIC=$fabric MSCCLPP_MOCK_DRIVER=$version
+# UCX keeps an allocation of its own on each device that it uses.
+[ -z "${MSCCLPP_UCX:-}" ] || export MSCCLPP_MOCK_LEFT=1
 if [ -n "$nccl" ]; then
     # PyTorch finds libraries by its own DT_RPATH before LD_LIBRARY_PATH, but not before what is loaded already under their names.
     mkdir -p "$driver/nccl"

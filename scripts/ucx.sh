@@ -3,8 +3,9 @@
 # transports of UCX. RDMA is not among them. Where there is no UCX (scripts/ucx-env.sh), says so and ends with 0.
 #
 # Usage: scripts/ucx.sh [UCX_TLS]...     values of the variable; `all` and `tcp` by default
-#   PLANS=all     also every algorithm between nodes; where scripts/simulated-cuda.sh runs this script, on simulated
-#                 devices, too, and without the tests of the engine
+#   PLANS=all     also every algorithm between nodes
+# Where scripts/simulated-cuda.sh runs this script, plans run on simulated devices, too, whose memory UCX accesses if UCX_TLS has CUDA's
+# transports; without the tests of the engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/plans.sh
@@ -40,6 +41,17 @@ for UCX_TLS in "$@"; do
     esac
     [ -n "${MSCCLPP_MOCK_DEVICES:-}" ] || MSCCLPP_TRANSPORT='' cargo test --quiet --workspace --lib -- --ignored ucx --test-threads=2
     # Every call is compared with the right result; `bench` ends with 1 if an element is wrong.
+    if [ -n "${MSCCLPP_MOCK_DEVICES:-}" ]; then
+        for MSCCLPP_UCX_DEVICE_MEMORY in 0 1; do
+            export MSCCLPP_UCX_DEVICE_MEMORY
+            ranks bench all_reduce --backend cuda --plan allreduce_ring_ports -b 64K -e 256K -n 1 -c 1
+            ranks run allgather_ring_ports --backend cuda --count 100000 --iters 1
+        done
+        case $UCX_TLS in
+        all | *cuda*) grep -q "UCX accesses memory of the device" "$work/output" || fail "UCX does not access memory of devices" ;;
+        *) grep -q "through memory of the host in spite of" "$work/output" || fail "nothing says that UCX has no CUDA" ;;
+        esac
+    fi
     for authenticates in 0 1; do
         export MSCCLPP_AUTHENTICATE_DATA=$authenticates
         ranks bench all_reduce -b 1K -e 1M -f 32 -n 3 -w 1 -c 1
@@ -50,9 +62,10 @@ for UCX_TLS in "$@"; do
     ran=0
     if [ "${PLANS:-}" = all ]; then
         while read -r name collective mode; do
-            for backend in cpu ${MSCCLPP_MOCK_DEVICES:+cuda}; do
+            # Of long puts UCX accesses memory of devices.
+            for backend in "cpu -b 4K -e 4K" ${MSCCLPP_MOCK_DEVICES:+"cuda -b 64K -e 64K"}; do
                 # shellcheck disable=SC2086
-                ranks bench "$collective" --plan "$name" $mode --backend $backend -b 4K -e 4K -n 1 -c 1
+                ranks bench "$collective" --plan "$name" $mode --backend $backend -n 1 -c 1
                 ran=$((ran + 1))
             done
         done < <(plans_between_nodes)

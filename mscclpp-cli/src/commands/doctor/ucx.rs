@@ -23,9 +23,10 @@ fn of(report: Result<UcxReport, String>, is_required: bool) -> Finding {
             };
             let (same_host, other_hosts) = (list(&report.same_host), list(&report.other_hosts));
             let found = format!(
-                "{}; on this host {same_host}; to other hosts {other_hosts}; a put arrived; UCX's own connections are not \
-                 authenticated",
-                report.library
+                "{}; on this host {same_host}; to other hosts {other_hosts}; {} memory of CUDA devices; a put arrived; UCX's own \
+                 connections are not authenticated",
+                report.library,
+                if report.supports_cuda { "supports" } else { "no support of" },
             );
             Finding::good(NAME, found)
         }

@@ -136,7 +136,7 @@ fn probe(worker: &Worker, address: &[u8]) -> (Vote, Option<Endpoint>) {
         && let Ok(mut endpoint) = worker.connect(address, false)
     {
         let found = worker.transports(&endpoint).unwrap_or_default();
-        if !found.is_empty() && found.iter().all(|(name, _)| is_shared_memory(name)) {
+        if shares_memory(&found) {
             return (Vote::SharedMemory, Some(endpoint));
         }
         worker.close(&mut endpoint);
@@ -159,6 +159,16 @@ fn probe(worker: &Worker, address: &[u8]) -> (Vote, Option<Endpoint>) {
 /// Returns the family of a transport: `rc` of `rc_mlx5`.
 fn family(transport: &str) -> &str {
     transport.split('_').next().unwrap_or_default()
+}
+
+/// Returns whether an endpoint uses these transports and devices on shared memory, besides what copies memory of devices only.
+fn shares_memory(found: &[(String, String)]) -> bool {
+    let mut names = found.iter().map(|(name, _)| name).filter(|name| !copies_devices(name)).peekable();
+    names.peek().is_some() && names.all(|name| is_shared_memory(name))
+}
+
+fn copies_devices(transport: &str) -> bool {
+    ["cuda", "gdr", "rocm", "ze"].contains(&family(transport))
 }
 
 fn is_shared_memory(transport: &str) -> bool {
@@ -184,5 +194,13 @@ mod tests {
         for name in ["tcp", "cuda_copy", "rdmacm", ""] {
             assert!(!is_rdma(name) && !is_shared_memory(name), "{name}");
         }
+    }
+
+    #[test]
+    fn shared_memory_is_used_beside_copies_of_devices() {
+        let shares =
+            |names: &[&str]| shares_memory(&names.iter().map(|name| ((*name).into(), "".into())).collect::<Vec<_>>());
+        assert!(shares(&["sysv", "cma", "cuda_ipc"]) && shares(&["posix"]));
+        assert!(!shares(&["tcp", "cuda_ipc"]) && !shares(&["cuda_ipc"]) && !shares(&["posix", "tcp"]) && !shares(&[]));
     }
 }

@@ -25,6 +25,8 @@ pub struct UcxReport {
     pub same_host: Vec<String>,
     /// Transports and devices of which UCX detects the loss of a peer: those to other hosts.
     pub other_hosts: Vec<String>,
+    /// Whether UCX can access memory of CUDA devices.
+    pub supports_cuda: bool,
 }
 
 /// Loads UCX, and sends a put and a signal between two workers of this process.
@@ -84,5 +86,11 @@ fn describe([one, other]: &[Ucx<Vec<u8>>; 2]) -> Result<UcxReport, String> {
         names.dedup();
         names
     };
-    Ok(UcxReport { library: worker.library().identity(), same_host: transports(false), other_hosts: transports(true) })
+    let (same_host, other_hosts) = (transports(false), transports(true));
+    Ok(UcxReport {
+        library: worker.library().identity(),
+        same_host,
+        other_hosts,
+        supports_cuda: worker.supports_cuda(),
+    })
 }

@@ -11,6 +11,8 @@
 //!   are closed; what remains of others is never freed, because another process may still read and write it by its address.
 //! - Of a region, UCX gets addresses at which this process accesses nothing, so that it may access them while a plan accesses the same
 //!   memory, and after a launch has failed, when the owner's pages at its own addresses are other ones (`process::buffer`).
+//! - A buffer in memory of a device belongs to a transfer as one of the host does. UCX is told the type of its memory, and the host does
+//!   not access it.
 //! - A copy of the process, made by `fork`, leaves everything as it is.
 
 use std::cell::{Cell, RefCell};

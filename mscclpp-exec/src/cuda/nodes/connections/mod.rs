@@ -88,7 +88,9 @@ impl NodeConnections {
         let transport = transport::engine(options.transport, bootstrap.rank(), DELAY)?;
         let uses_device = options.ucx_device_memory && !options.authenticate_data;
         let has_device = uses_device && transport.capabilities().uses_device_memory;
-        if options.ucx_device_memory && !has_device {
+        if has_device {
+            log::info!("UCX accesses memory of the device for long messages to other nodes, and from them");
+        } else if options.ucx_device_memory {
             let reason = if uses_device { "there is no UCX that supports CUDA" } else { "data is authenticated" };
             log::warn!("data passes through memory of the host in spite of MSCCLPP_UCX_DEVICE_MEMORY=1: {reason}");
         }
