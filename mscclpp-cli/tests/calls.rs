@@ -337,20 +337,27 @@ fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
 }
 
 #[test]
-fn dumps_of_an_earlier_job_are_noticed() {
+fn dumps_of_an_earlier_job_are_analyzed_by_themselves() {
     let folder = tempfile::tempdir().expect("a folder");
-    let write = |rank: u32, ranks: u32| {
-        let own = format!(r#"{{"kind":"rank","format":1,"version":"0","rank":{rank},"ranks":{ranks},"process":1}}"#);
-        let failure = r#"{"kind":"failure","message":"gone","root_cause":null}"#;
-        std::fs::write(folder.path().join(format!("{rank}-{ranks}.jsonl")), format!("{own}\n{failure}\n"))
+    let write = |job: &str, rank: u32, message: &str| {
+        let own =
+            format!(r#"{{"kind":"rank","format":1,"version":"0","job":"{job}","rank":{rank},"ranks":2,"process":1}}"#);
+        let failure = format!(r#"{{"kind":"failure","message":"{message}","root_cause":null}}"#);
+        std::fs::write(folder.path().join(format!("{job}-{rank}.jsonl")), format!("{own}\n{failure}\n"))
             .expect("a file");
     };
     let analyze = || mscclpp([std::ffi::OsStr::new("analyze"), folder.path().as_os_str()]).succeeds();
-    (0..2).for_each(|rank| write(rank, 2));
-    assert_eq!(analyze().stderr, "");
-    write(2, 3);
-    let text = analyze().stderr;
-    assert!(text.contains("of jobs of 2 and 3 ranks") || text.contains("of jobs of 3 and 2 ranks"), "{text}");
+    (0..2).for_each(|rank| write("aa", rank, "early"));
+    let run = analyze();
+    assert_eq!(run.stderr, "");
+    assert!(run.stdout.starts_with("2 ranks; dumps of rank 0, 1\n"), "{}", run.stdout);
+    write("bb", 1, "late");
+    let run = analyze();
+    assert!(run.stderr.contains("the dumps are of 2 jobs, each of which is analyzed by itself"), "{}", run.stderr);
+    for expected in ["job aa: 2 ranks; dumps of rank 0, 1\n", "job bb: 2 ranks; dumps of rank 1\nno dump from rank 0\n"]
+    {
+        assert!(run.stdout.contains(expected), "{expected} in {}", run.stdout);
+    }
 }
 
 #[test]
@@ -359,7 +366,7 @@ fn what_is_no_dump_is_named_with_its_line() {
     let run = mscclpp([std::ffi::OsStr::new("analyze"), folder.path().as_os_str()]).ends_with(2);
     assert!(run.stderr.contains("no dumps found"), "{}", run.stderr);
     let path = folder.path().join("a.jsonl");
-    let good = r#"{"kind":"rank","format":1,"version":"0","rank":0,"ranks":2,"process":1}"#;
+    let good = r#"{"kind":"rank","format":1,"version":"0","job":"7","rank":0,"ranks":2,"process":1}"#;
     for (text, told) in [
         ("", ":1: expected a line of kind `rank`, found none".to_owned()),
         (good, ":2: expected a line of kind `failure`, found none".to_owned()),

@@ -21,7 +21,15 @@ fn wait(rank: u32, released_by: Option<OpRecord>) -> WaitRecord {
 
 fn dump(rank: u32, calls: Vec<CallRecord>, waits: Vec<WaitRecord>) -> Dump {
     Dump {
-        rank: RankRecord { format: 1, version: "0".into(), rank, num_ranks: 4, group: None, process: 100 + rank },
+        rank: RankRecord {
+            format: 1,
+            version: "0".into(),
+            job: "7".into(),
+            rank,
+            num_ranks: 4,
+            group: None,
+            process: 100 + rank,
+        },
         calls,
         failure: Some(FailureRecord { message: format!("rank {rank}: no progress for 30s\nmore"), root_cause: None }),
         state: None,

@@ -14,7 +14,7 @@ Examples:
 
 Exit codes: 0 the dumps were read, 2 a dump cannot be read")]
 pub(crate) struct AnalyzeArgs {
-    /// Dumps, or directories of dumps, of one job
+    /// Dumps, or directories of dumps
     #[arg(value_name = "DUMP", required = true)]
     pub(crate) dumps: Vec<PathBuf>,
     /// Print JSON

@@ -1,10 +1,10 @@
 //! `mscclpp analyze`: analyzes the dumps of a failed job together.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use mscclpp_exec::flight_recorder::{Dump, analyze as analyze_dumps};
+use mscclpp_exec::flight_recorder::{Analysis, Dump, analyze as analyze_dumps};
 use serde_json::json;
 
 use crate::args::AnalyzeArgs;
@@ -26,29 +26,22 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
         return Err(Error::Usage("no dumps found: expected files with the extension .jsonl".into()));
     }
     let dumps = files.iter().map(Dump::load).collect::<std::result::Result<Vec<_>, _>>()?;
-    warn_of_several_jobs(&dumps);
     let groups = analyze_dumps(&dumps);
+    let num_jobs = groups.iter().map(|group| &group.job).collect::<BTreeSet<_>>().len();
+    if num_jobs > 1 {
+        warn(format_args!("the dumps are of {num_jobs} jobs, each of which is analyzed by itself, the oldest first"));
+    }
     if args.json {
         print_json(&json!({ "groups": groups }))?;
     } else {
-        let texts: Vec<_> = groups.iter().map(ToString::to_string).collect();
+        let text = |group: &Analysis| match num_jobs {
+            1 => group.to_string(),
+            _ => format!("job {}: {group}", group.job),
+        };
+        let texts: Vec<_> = groups.iter().map(text).collect();
         print(texts.join("\n"))?;
     }
     Ok(ExitCode::from(exit::SUCCESS))
-}
-
-/// Warns of dumps that are compared although they are not of one communicator, such as those of an earlier job in the same folder.
-fn warn_of_several_jobs(dumps: &[Dump]) {
-    let mut num_ranks = BTreeMap::new();
-    for Dump { rank, .. } in dumps {
-        let known = *num_ranks.entry(rank.group.as_ref().map(|group| &group.name)).or_insert(rank.num_ranks);
-        if known != rank.num_ranks {
-            return warn(format_args!(
-                "the dumps are of jobs of {known} and {} ranks, which were not in one call; pass those of one job",
-                rank.num_ranks
-            ));
-        }
-    }
 }
 
 /// Adds a file, or the dumps in a folder, the oldest first, so that the last one of a rank counts.

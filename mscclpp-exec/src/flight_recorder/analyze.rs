@@ -15,6 +15,8 @@ const MIN_WAIT_SECONDS: f64 = 1.0;
 /// Analysis of a failure in a communicator, or of ranks that run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
+    /// The job, as its dumps name it.
+    pub job: String,
     /// The subset of the job's ranks that forms the communicator; `None` for all of them.
     pub group: Option<GroupRecord>,
     /// Number of ranks of the communicator; all following ranks are numbered in it.
@@ -45,14 +47,14 @@ pub struct Divergence {
     pub lagging: Vec<(u32, Option<CallRecord>)>,
 }
 
-/// Analyzes the dumps of a job, one communicator after the other, in the order of the dumps: the oldest first, so that
+/// Analyzes dumps, each communicator of each job by itself, in the order of the dumps: the oldest first, so that
 /// a failure precedes its consequences. If a communicator's rank has several dumps, the last one counts.
 pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
     let mut groups: Vec<BTreeMap<u32, &Dump>> = Vec::new();
-    let mut places: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    let mut places: BTreeMap<(&str, Option<&str>), usize> = BTreeMap::new();
     for dump in dumps {
         let name = dump.rank.group.as_ref().map(|group| group.name.as_str());
-        let place = *places.entry(name).or_insert_with(|| {
+        let place = *places.entry((&dump.rank.job, name)).or_insert_with(|| {
             groups.push(BTreeMap::new());
             groups.len() - 1
         });
@@ -64,7 +66,8 @@ pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
 /// Analyzes the dumps of a communicator.
 fn analyze_communicator(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
     let ranks = by_rank.values().map(|dump| dump.rank.num_ranks).max().unwrap_or(0);
-    let group = by_rank.values().next().and_then(|dump| dump.rank.group.clone());
+    let first = by_rank.values().next().map(|dump| &dump.rank);
+    let (job, group) = first.map_or_else(Default::default, |rank| (rank.job.clone(), rank.group.clone()));
     // A forged file may state a very large number of ranks.
     let missing_dumps: Vec<u32> = (0..ranks).filter(|rank| !by_rank.contains_key(rank)).take(1 << 16).collect();
     let divergence = divergence(by_rank);
@@ -73,6 +76,7 @@ fn analyze_communicator(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
     let failures = by_rank.iter().filter_map(|(rank, dump)| Some((*rank, dump.failure.as_ref()?.message.clone())));
     let states = by_rank.iter().filter_map(|(rank, dump)| Some((*rank, dump.state.clone()?)));
     Analysis {
+        job,
         group,
         num_ranks: ranks,
         missing_dumps,

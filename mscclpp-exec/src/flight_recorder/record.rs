@@ -48,6 +48,8 @@ pub struct RankRecord {
     pub format: u32,
     /// Version of the library.
     pub version: String,
+    /// Distinguishes the job from all others: a random number.
+    pub job: String,
     /// The rank in its communicator.
     pub rank: u32,
     /// Number of ranks of the communicator.
@@ -265,10 +267,11 @@ impl RankRecord {
     /// Returns the identity of a rank.
     pub(crate) fn of(group: &Bootstrap) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
+        let job = format!("{:032x}", group.identity().1);
         let (rank, num_ranks, process) = (group.rank(), group.num_ranks(), std::process::id());
         let part = |number| GroupRecord { name: format!("group-{number:x}"), ranks: group.members().to_vec() };
         let group = (group.number() != 0).then(|| part(group.number()));
-        Self { format: FORMAT, version, rank, num_ranks, group, process }
+        Self { format: FORMAT, version, job, rank, num_ranks, group, process }
     }
 }
 
