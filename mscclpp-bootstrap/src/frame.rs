@@ -30,7 +30,7 @@ pub(crate) const GATHER_BYTES: usize = 16 << 20;
 /// Length of a header, in bytes.
 pub(crate) const HEADER_BYTES: usize = 12;
 /// Maximum number of ranks of a communicator.
-pub(crate) const MAX_RANKS: u32 = 1 << 14;
+pub const MAX_RANKS: u32 = 1 << 14;
 
 const MAGIC: [u8; 4] = *b"MSCB";
 

@@ -50,6 +50,7 @@ pub use address::Address;
 pub use conn::send_vectored;
 pub use env::Environment;
 pub use error::Error;
+pub use frame::MAX_RANKS;
 pub use group::Bootstrap;
 pub use interfaces::interfaces;
 pub use mac::{BodyHasher, Digest, FrameKey, SEAL_BYTES, Seal, StreamKeys, digest};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use mscclpp_bootstrap::Address;
+use mscclpp_bootstrap::{Address, MAX_RANKS};
 
 use super::seconds;
 use crate::error::{Error, Result};
@@ -91,7 +91,7 @@ impl LaunchArgs {
     /// Where the ranks started here stand in the whole job.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the ranks do not divide into hosts, or there is no such node.
+    /// [`Error::Usage`] if the ranks do not divide into hosts, there is no such node, or there are too many ranks.
     pub(crate) fn layout(&self) -> Result<Nodes> {
         let ranks = self.ranks;
         if let Some(hosts) = self.hosts {
@@ -105,6 +105,10 @@ impl LaunchArgs {
         let (nodes, node) = (self.nodes.unwrap_or(1), self.node.unwrap_or(0));
         if node >= nodes {
             return Err(Error::Usage(format!("--node {node} of {nodes} nodes: expected 0 to {}", nodes - 1)));
+        }
+        if nodes * ranks > MAX_RANKS {
+            let found = nodes * ranks;
+            return Err(Error::Usage(format!("expected at most {MAX_RANKS} ranks, found {found} on {nodes} nodes")));
         }
         Ok(Nodes { first: node * ranks, world: nodes * ranks, per_host: ranks })
     }
@@ -133,6 +137,9 @@ mod tests {
         assert_eq!(second, Nodes { first: 2, world: 6, per_host: 2 });
         assert!(layout("-n 3 --hosts 2 a").is_err());
         assert!(layout("-n 3 --nodes 2 --node 2 --address h:1 a").is_err());
+        assert!(layout("-n 1024 --nodes 16 --node 0 --address h:1 a").is_ok());
+        let many = layout("-n 1024 --nodes 17 --node 0 --address h:1 a").unwrap_err().to_string();
+        assert!(many.contains("expected at most 16384 ranks, found 17408 on 17 nodes"), "{many}");
     }
 
     #[test]
