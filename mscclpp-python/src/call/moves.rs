@@ -12,19 +12,21 @@ pub(super) fn all_gather(
     output: &View,
     staging: &mut Staging,
 ) -> Result<(), Failure> {
-    let own = output.address + comm.rank() as usize * input.bytes;
-    let is_whole = input.bytes.checked_mul(comm.num_ranks() as usize) == Some(output.bytes);
-    with_type!(output.kind.moved().0, T => {
-        if is_whole && input.address == own {
-            comm.all_gather_in_place::<T>(written(output))
-        } else if input.overlaps(output) {
+    // In place on all ranks: each rank decides on its own where its input is, and their calls have one form.
+    if input.bytes.checked_mul(comm.num_ranks() as usize) == Some(output.bytes) {
+        let own = View { address: output.address + comm.rank() as usize * input.bytes, bytes: input.bytes, ..*output };
+        if input.overlaps(&own) && input.address != own.address {
             let copy = staging.bytes(input.bytes)?;
             copy.copy_from_slice(read(input));
-            comm.all_gather::<T>(bytemuck::cast_slice(copy), written(output))
-        } else {
-            comm.all_gather::<T>(read(input), written(output))
+            written::<u8>(&own).copy_from_slice(copy);
+        } else if input.address != own.address {
+            written::<u8>(&own).copy_from_slice(read(input));
         }
-    })?;
+        with_type!(output.kind.moved().0, T => comm.all_gather_in_place::<T>(written(output)))?;
+        return Ok(());
+    }
+    // The call reports the lengths.
+    with_type!(output.kind.moved().0, T => comm.all_gather::<T>(read(input), written(output)))?;
     Ok(())
 }
 
@@ -59,9 +61,8 @@ pub(super) fn all_to_all(
     staging: &mut Staging,
 ) -> Result<(), Failure> {
     with_type!(output.kind.moved().0, T => {
-        if input.address == output.address && input.bytes == output.bytes {
-            comm.all_to_all_in_place::<T>(written(output))
-        } else if input.overlaps(output) {
+        // Not in place: each rank decides on its own where its input is, and their calls have one form.
+        if input.overlaps(output) {
             let copy = staging.bytes(input.bytes)?;
             copy.copy_from_slice(read(input));
             comm.all_to_all::<T>(bytemuck::cast_slice(copy), written(output))

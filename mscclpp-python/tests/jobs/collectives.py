@@ -323,6 +323,26 @@ def all_to_all():
 
 
 @own_test
+def ranks_decide_on_their_own_which_calls_are_in_place():
+    for count in COUNTS:
+        output = torch.zeros(count * SIZE)
+        own = output[:count].copy_(values(0, count)) if RANK == 0 else values(RANK, count)
+        dist.all_gather_into_tensor(output, own)
+        gathered = torch.cat([values(rank, count) for rank in range(SIZE)])
+        equal(output, gathered, f"all_gather of {count}")
+        # The input is where the part of another rank is, or half of it and half of the next one.
+        at = (RANK + 1) % SIZE * count if RANK % 2 else count // 2
+        output[at : at + count] = values(RANK, count)
+        dist.all_gather_into_tensor(output, output[at : at + count])
+        equal(output, gathered, f"all_gather of {count} from another part")
+        tensor = values(RANK, count * SIZE)
+        output = tensor if RANK == 1 else torch.zeros(count * SIZE)
+        dist.all_to_all_single(output, tensor)
+        parts = [values(rank, count * SIZE)[RANK * count : (RANK + 1) * count] for rank in range(SIZE)]
+        equal(output, torch.cat(parts), f"all_to_all of {count}")
+
+
+@own_test
 def all_to_all_of_lists():
     inputs = [torch.full((RANK + peer + 1,), float(10 * RANK + peer)) for peer in range(SIZE)]
     outputs = [torch.zeros(RANK + peer + 1) for peer in range(SIZE)]
