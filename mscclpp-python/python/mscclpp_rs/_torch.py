@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -119,6 +120,25 @@ def _number(op: Any) -> int | None:
     return _OPS.get(getattr(op, "op", op).value)
 
 
+def _raising_at_end(transfer: Callable[..., Work | None]) -> Callable[..., Work | None]:
+    """Makes a transfer after ``start_coalescing`` leave its exception to ``end_coalescing``.
+
+    PyTorch's ``batch_isend_irecv`` does not end coalescing if a transfer raises, and later calls of the group would not be made.
+    """
+
+    @functools.wraps(transfer)
+    def method(self: Backend, *arguments: Any, **named: Any) -> Work | None:
+        try:
+            return transfer(self, *arguments, **named)
+        except Exception as error:
+            if self._coalesced is None:
+                raise
+            self._refused.append(error)
+            return _DONE
+
+    return method
+
+
 class Backend(_BASE):  # type: ignore[misc]
     """One rank's handle to a process group whose calls this package serves. ``torch.distributed`` makes and calls it.
 
@@ -132,6 +152,8 @@ class Backend(_BASE):  # type: ignore[misc]
         self._size = native.num_ranks
         self._timeout = timeout
         self._coalesced: list[Work] | None = None
+        #: The exceptions of transfers since ``start_coalescing``.
+        self._refused: list[Exception] = []
         #: The works of collective calls that have started and whose results belong to strided outputs, until they are written.
         self._unwritten: set[Work] = set()
         self._transfers: list[tuple[tuple[bool, torch.Tensor, int], Buffers | None]] = []
@@ -497,6 +519,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     # Transfers.
 
+    @_raising_at_end
     def send(self, tensors: Any, dst_rank: int, tag: int = 0) -> Work | None:
         """Sends a tensor to a rank, which receives it with the same tag; tensors on devices in the order of their calls.
 
@@ -509,6 +532,7 @@ class Backend(_BASE):  # type: ignore[misc]
             return self._transfer_on_device((True, tensor, dst_rank), tensors, None)
         return self._finish(self._native.send(tensor, dst_rank, tag), None, tensors)
 
+    @_raising_at_end
     def recv(self, tensors: Any, src_rank: int, tag: int = 0) -> Work | None:
         """Receives a tensor from a rank."""
         self._check_rank("recv", "source", src_rank)
@@ -533,6 +557,7 @@ class Backend(_BASE):  # type: ignore[misc]
         self._transfers.append((transfer, buffers))
         return _DONE
 
+    @_raising_at_end
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work | None:
         """Receives a tensor from any rank. A wait for it raises ``TimeoutError`` after the timeout of the group, and leaves it."""
         work = self._recv(tensors, -1, tag)
@@ -546,12 +571,16 @@ class Backend(_BASE):  # type: ignore[misc]
     def start_coalescing(self, device: Any = None) -> None:
         """Begins to collect the works of calls."""
         self._coalesced = []
+        self._refused = []
         self._transfers = []
 
     def end_coalescing(self, device: Any = None) -> Work:
-        """Returns a work that ends with all calls since ``start_coalescing``."""
+        """Returns a work that ends with all calls since ``start_coalescing``. Raises the first exception of a transfer among them."""
         works, self._coalesced = self._coalesced or [], None
         transfers, self._transfers = self._transfers, []
+        refused, self._refused = self._refused, []
+        if refused:
+            raise refused[0]
         if transfers:
             self._native.transfer_on_device([transfer for transfer, _ in transfers])
             for _, buffers in transfers:
