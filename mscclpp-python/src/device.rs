@@ -46,6 +46,7 @@ struct OnDevice<'a> {
     on: OnStream<'a>,
     stream: &'a Stream,
     rank: usize,
+    num_ranks: usize,
     /// Memory of the call: as many bytes as it asked for.
     temporary: Option<View>,
 }
@@ -97,7 +98,8 @@ impl Devices {
                 Some(View { address: address as usize, bytes, kind: crate::tensor::BYTES, device: Some(number) })
             }
         };
-        call(&OnDevice { on: comm.on(&stream), stream: &stream, rank: comm.rank() as usize, temporary })
+        let [rank, num_ranks] = [comm.rank(), comm.num_ranks()].map(|number| number as usize);
+        call(&OnDevice { on: comm.on(&stream), stream: &stream, rank, num_ranks, temporary })
     }
 
     /// Makes a call whose tensors are on a device.
@@ -209,18 +211,21 @@ impl OnDevice<'_> {
                 with_type!(tensor.kind.moved().0, T => on.broadcast_in_place::<T>(&mut written(tensor), *root))?;
             }
             Call::AllGather { input, output } => {
-                let is_own = input.address == output.address + self.rank * input.bytes;
-                with_type!(output.kind.moved().0, T => {
-                    if is_own {
-                        on.all_gather_in_place::<T>(&mut written(output))
-                    } else if input.overlaps(output) {
-                        let copy = self.temporary(0, input.bytes)?;
-                        self.copy(input, &copy)?;
-                        on.all_gather::<T>(&read(&copy), &mut written(output))
-                    } else {
-                        on.all_gather::<T>(&read(input), &mut written(output))
+                let own = View { address: output.address + self.rank * input.bytes, bytes: input.bytes, ..*output };
+                if input.bytes.checked_mul(self.num_ranks) != Some(output.bytes) {
+                    // The call reports the lengths.
+                    with_type!(output.kind.moved().0, T => on.all_gather::<T>(&read(input), &mut written(output)))?;
+                    return Ok(());
+                }
+                // In place on all ranks, as on the CPU (`call::moves`).
+                if input.address != own.address {
+                    let from = if input.overlaps(&own) { self.temporary(0, input.bytes)? } else { *input };
+                    if from.address != input.address {
+                        self.copy(input, &from)?;
                     }
-                })?;
+                    self.copy(&from, &own)?;
+                }
+                with_type!(output.kind.moved().0, T => on.all_gather_in_place::<T>(&mut written(output)))?;
             }
             Call::AllGatherList { input, outputs } => {
                 if outputs.iter().any(|output| output.bytes != input.bytes) {
@@ -264,10 +269,9 @@ impl OnDevice<'_> {
                 with_type!(dtype, T => on.reduce_scatter::<T>(&read(&all), &mut written(output), op))?;
             }
             Call::AllToAll { input, output } => {
+                // Not in place, as on the CPU.
                 with_type!(output.kind.moved().0, T => {
-                    if input.address == output.address && input.bytes == output.bytes {
-                        on.all_to_all_in_place::<T>(&mut written(output))
-                    } else if input.overlaps(output) {
+                    if input.overlaps(output) {
                         let copy = self.temporary(0, input.bytes)?;
                         self.copy(input, &copy)?;
                         on.all_to_all::<T>(&read(&copy), &mut written(output))

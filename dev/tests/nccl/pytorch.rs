@@ -22,7 +22,7 @@ const JOBS: [(&str, usize); 10] = [
     ("kernels", 4),
     ("programs", 1),
     ("reductions", 13),
-    ("gathers", 8),
+    ("gathers", 10),
     ("exchanges", 8),
     ("groups", 8),
     ("ddp", 4),
@@ -38,7 +38,7 @@ const OF_FOUR_RANKS: [&str; 4] = ["programs", "exchanges", "groups", "fsdp"];
 const OF_OWN_BACKEND: [(&str, usize); 8] = [
     ("programs", 1),
     ("reductions", 12),
-    ("gathers", 8),
+    ("gathers", 10),
     ("exchanges", 8),
     ("groups", 8),
     ("ddp", 4),

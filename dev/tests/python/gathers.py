@@ -28,6 +28,29 @@ def all_gather_into_tensor_in_place():
 
 
 @test
+def all_gather_into_tensor_in_place_on_one_rank():
+    for count in (96, 5000):
+        expected = torch.cat([values(rank, count) for rank in range(SIZE)])
+        for first in (0, 1):
+            output = empty(count * SIZE)
+            own = on_device(values(RANK, count))
+            if first == RANK:
+                own = output[RANK * count :][:count].copy_(own)
+            dist.all_gather_into_tensor(output, own)
+            equal(output, expected, f"{count}, in place on rank {first}")
+
+
+@test
+def all_to_all_single_in_place_on_one_rank():
+    for first in (0, 1):
+        own = on_device(torch.arange(6.0 * SIZE) + 100 * RANK)
+        output = own if first == RANK else empty(6 * SIZE)
+        dist.all_to_all_single(output, own)
+        expected = torch.cat([torch.arange(6.0) + 6 * RANK + 100 * rank for rank in range(SIZE)])
+        equal(output, expected, f"in place on rank {first}")
+
+
+@test
 def all_gather_into_tensor_async():
     outputs = [empty(50 * SIZE) for _ in range(4)]
     works = [
