@@ -10,6 +10,8 @@ use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use crate::failure::Failure;
+
 /// `DLTensor` of DLPack 1.
 #[repr(C)]
 pub(crate) struct DlTensor {
@@ -139,7 +141,7 @@ impl Kind {
             (6, 8, 1) => Self::Bool,
             (10, 8, 1) => Self::Plain(F8E4M3),
             (12, 8, 1) => Self::Plain(F8E5M2),
-            (_, bits, lanes) if bits >= 8 && (u32::from(bits) * u32::from(lanes)).is_multiple_of(8) => {
+            (_, bits, lanes) if bits > 0 && lanes > 0 && (u32::from(bits) * u32::from(lanes)).is_multiple_of(8) => {
                 Self::Opaque(usize::from(bits) * usize::from(lanes) / 8)
             }
             _ => return None,
@@ -198,11 +200,17 @@ pub(crate) struct View {
 const HOST: [i32; 2] = [1, 3];
 const CUDA: [i32; 2] = [2, 13];
 
+/// Returns the exception for a tensor that no call accepts.
+fn invalid(message: String) -> PyErr {
+    Failure::invalid("tensor", message).into()
+}
+
 impl View {
     /// Reads a tensor.
     ///
     /// # Errors
-    /// `TypeError` if it is no tensor, `ValueError` if its elements are not dense or of no whole number of bytes.
+    /// `TypeError` if it is no tensor, `ValueError` if its elements are not dense or aligned, `InvalidInputError` if it
+    /// cannot be read.
     pub(crate) fn new(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = tensor.py();
         let tensors =
@@ -215,10 +223,11 @@ impl View {
         let function = tensors.table.read.ok_or_else(|| PyRuntimeError::new_err("no function that reads tensors"))?;
         // SAFETY: the GIL is held, the object is of the class that the table belongs to, and the structure is one of DLPack's.
         if unsafe { function(tensor.as_ptr(), &raw mut read) } != 0 {
-            return Err(PyErr::fetch(py));
+            let error = PyErr::fetch(py).value(py).to_string();
+            return Err(invalid(format!("PyTorch cannot exchange it: {}", error.lines().next().unwrap_or_default())));
         }
         let kind = Kind::new(read.code, read.bits, read.lanes)
-            .ok_or_else(|| PyValueError::new_err("expected elements of whole bytes; pass a view as torch.uint8"))?;
+            .ok_or_else(|| invalid("expected elements of whole bytes; pass a view as torch.uint8".into()))?;
         let num_dimensions = usize::try_from(read.num_dimensions).unwrap_or(0);
         let list = |at: *const i64| -> &[i64] {
             if at.is_null() || num_dimensions == 0 {
@@ -230,7 +239,7 @@ impl View {
         let (shape, strides) = (list(read.shape), list(read.strides));
         let count = shape.iter().try_fold(1_usize, |count, len| count.checked_mul(usize::try_from(*len).ok()?));
         let bytes = count.and_then(|count| count.checked_mul(kind.size()));
-        let bytes = bytes.ok_or_else(|| PyValueError::new_err("the tensor exceeds the address space"))?;
+        let bytes = bytes.ok_or_else(|| invalid("it exceeds the address space".into()))?;
         let mut next = 1_i64;
         for (len, stride) in shape.iter().zip(strides).rev() {
             if bytes > 0 && *len != 1 && *stride != next {
@@ -242,7 +251,7 @@ impl View {
             kind if HOST.contains(&kind) => None,
             kind if CUDA.contains(&kind) => Some(read.device_id.unsigned_abs()),
             found => {
-                return Err(PyValueError::new_err(format!(
+                return Err(invalid(format!(
                     "expected a tensor on the CPU or a CUDA device, found one on device type {found} of DLPack"
                 )));
             }
@@ -250,6 +259,7 @@ impl View {
         let address = (read.data as usize).wrapping_add(read.byte_offset as usize);
         let (dtype, _) = kind.moved();
         if bytes > 0 && !address.is_multiple_of(dtype.size()) {
+            // Callers that catch it copy the tensor.
             return Err(PyValueError::new_err(format!(
                 "expected memory aligned to {} bytes, found {address:#x}; pass tensor.clone()",
                 dtype.size()

@@ -277,6 +277,12 @@ class Backend(_BASE):  # type: ignore[misc]
         if not 0 <= rank < self._size:
             raise InvalidInputError(f"{call}: expected a {what} of 0 to {self._size - 1}, found {rank}")
 
+    def _check_transfer(self, call: str, tensor: torch.Tensor, rank: int, tag: int) -> None:
+        if tag < 0:
+            raise InvalidInputError(f"{call}: expected a tag of 0 or more, found {tag}")
+        if rank == self._rank and not tensor.is_cuda:
+            raise InvalidInputError(f"{call}: expected another rank than {rank}, which makes the call; copy the tensor")
+
     def _root(self, call: str, opts: Any) -> int:
         root = 0 if opts is None else opts.rootRank
         self._check_rank(call, "root", root)
@@ -527,6 +533,7 @@ class Backend(_BASE):  # type: ignore[misc]
         tensors use ``batch_isend_irecv``.
         """
         self._check_rank("send", "destination", dst_rank)
+        self._check_transfer("send", tensors[0], dst_rank, tag)
         tensor = Buffers().input(tensors[0])
         if tensor.is_cuda:
             return self._transfer_on_device((True, tensor, dst_rank), tensors, None)
@@ -536,8 +543,7 @@ class Backend(_BASE):  # type: ignore[misc]
     def recv(self, tensors: Any, src_rank: int, tag: int = 0) -> Work | None:
         """Receives a tensor from a rank."""
         self._check_rank("recv", "source", src_rank)
-        if src_rank == self._rank and not tensors[0].is_cuda:
-            raise InvalidInputError(f"recv: rank {src_rank} receives from itself, but cannot send to itself; copy the tensor")
+        self._check_transfer("recv", tensors[0], src_rank, tag)
         return self._recv(tensors, src_rank, tag)
 
     def _recv(self, tensors: Any, src_rank: int, tag: int) -> Work | None:
@@ -560,6 +566,7 @@ class Backend(_BASE):  # type: ignore[misc]
     @_raising_at_end
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work | None:
         """Receives a tensor from any rank. A wait for it raises ``TimeoutError`` after the timeout of the group, and leaves it."""
+        self._check_transfer("recv", tensors[0], -1, tag)
         work = self._recv(tensors, -1, tag)
         if work is not None:
             # The native receive has no end: that a rank sends nothing is no failure of that rank.

@@ -159,6 +159,13 @@ def strided_empty_and_0_dimensional_tensors():
     equal(parameter.detach(), torch.ones(5) * scale, "parameter")
 
 
+@own_test
+def halves_of_bytes_are_moved():
+    tensor = (torch.arange(6, dtype=torch.uint8) + 7 + RANK).view(torch.float4_e2m1fn_x2)
+    dist.broadcast(tensor, 1)
+    equal(tensor.view(torch.uint8), torch.arange(8, 14, dtype=torch.uint8))
+
+
 @test
 def tensors_without_elements_are_reduced_and_moved():
     empty = torch.empty

@@ -355,6 +355,8 @@ def invalid_arguments_leave_the_group_usable():
         "root": lambda: dist.broadcast(torch.ones(2), -1),
         "destination": lambda: dist.distributed_c10d._get_default_group().send([torch.ones(2)], -1, 0),
         "itself": lambda: dist.recv(torch.ones(2), RANK),
+        "to itself": lambda: dist.distributed_c10d._get_default_group().send([torch.ones(2)], RANK, 0),
+        "tag": lambda: dist.isend(torch.ones(2), (RANK + 1) % SIZE, tag=-1),
         "itself in a batch": lambda: dist.batch_isend_irecv([dist.P2POp(dist.irecv, torch.ones(2), RANK)]),
         "source": lambda: dist.distributed_c10d._get_default_group().recv([torch.ones(2)], -3, 0),
         "boolean average": lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG),
