@@ -217,7 +217,7 @@ impl OnDevice<'_> {
                     with_type!(output.kind.moved().0, T => on.all_gather::<T>(&read(input), &mut written(output)))?;
                     return Ok(());
                 }
-                // In place on all ranks, as on the CPU (`call::moves`).
+                // In place on all ranks: each decides on its own where its input is, and an agreement would wait.
                 if input.address != own.address {
                     let from = if input.overlaps(&own) { self.temporary(0, input.bytes)? } else { *input };
                     if from.address != input.address {
@@ -269,7 +269,7 @@ impl OnDevice<'_> {
                 with_type!(dtype, T => on.reduce_scatter::<T>(&read(&all), &mut written(output), op))?;
             }
             Call::AllToAll { input, output } => {
-                // Not in place, as on the CPU.
+                // Not in place, for the same reason.
                 with_type!(output.kind.moved().0, T => {
                     if input.overlaps(output) {
                         let copy = self.temporary(0, input.bytes)?;

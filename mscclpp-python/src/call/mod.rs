@@ -1,5 +1,6 @@
 //! Collective calls on the memory of tensors.
 
+mod forms;
 mod memory;
 mod moves;
 mod reductions;

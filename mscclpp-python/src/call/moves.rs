@@ -1,6 +1,7 @@
 //! Calls that move data without changing it.
 
-use mscclpp_exec::{Communicator, with_type};
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::{Communicator, Error, with_type};
 
 use super::memory::{Staging, concatenate, divide, read, written};
 use crate::failure::Failure;
@@ -12,22 +13,38 @@ pub(super) fn all_gather(
     output: &View,
     staging: &mut Staging,
 ) -> Result<(), Failure> {
-    // In place on all ranks: each rank decides on its own where its input is, and their calls have one form.
-    if input.bytes.checked_mul(comm.num_ranks() as usize) == Some(output.bytes) {
-        let own = View { address: output.address + comm.rank() as usize * input.bytes, bytes: input.bytes, ..*output };
-        if input.overlaps(&own) && input.address != own.address {
-            let copy = staging.bytes(input.bytes)?;
-            copy.copy_from_slice(read(input));
-            written::<u8>(&own).copy_from_slice(copy);
-        } else if input.address != own.address {
-            written::<u8>(&own).copy_from_slice(read(input));
-        }
-        with_type!(output.kind.moved().0, T => comm.all_gather_in_place::<T>(written(output)))?;
-        return Ok(());
-    }
-    // The call reports the lengths.
-    with_type!(output.kind.moved().0, T => comm.all_gather::<T>(read(input), written(output)))?;
+    let own = View { address: output.address + comm.rank() as usize * input.bytes, bytes: input.bytes, ..*output };
+    // The call reports other lengths.
+    let is_whole = input.bytes.checked_mul(comm.num_ranks() as usize) == Some(output.bytes);
+    let is_own = input.address == own.address;
+    let in_place = is_whole && staging.forms.of(comm, CollectiveKind::AllGather, output.bytes, is_own)?;
+    let input = input_of(input, &own, output, in_place, staging)?;
+    with_type!(output.kind.moved().0, T => match in_place {
+        true => comm.all_gather_in_place::<T>(written(output)),
+        false => comm.all_gather::<T>(read(&input), written(output)),
+    })?;
     Ok(())
+}
+
+/// Returns the input of a call that is made in place, where it is `own`, or is not, where it must not be in the output. Copies it if it is
+/// elsewhere.
+fn input_of(input: &View, own: &View, output: &View, in_place: bool, staging: &mut Staging) -> Result<View, Error> {
+    let is_own = in_place && input.address == own.address;
+    if is_own || !in_place && !input.overlaps(output) {
+        return Ok(*input);
+    }
+    let copied = if input.overlaps(output) {
+        let copy = staging.bytes(input.bytes)?;
+        copy.copy_from_slice(read(input));
+        View { address: copy.as_ptr() as usize, ..*input }
+    } else {
+        *input
+    };
+    if !in_place {
+        return Ok(copied);
+    }
+    written::<u8>(own).copy_from_slice(read(&copied));
+    Ok(*own)
 }
 
 pub(super) fn all_gather_list(
@@ -60,15 +77,12 @@ pub(super) fn all_to_all(
     output: &View,
     staging: &mut Staging,
 ) -> Result<(), Failure> {
-    with_type!(output.kind.moved().0, T => {
-        // Not in place: each rank decides on its own where its input is, and their calls have one form.
-        if input.overlaps(output) {
-            let copy = staging.bytes(input.bytes)?;
-            copy.copy_from_slice(read(input));
-            comm.all_to_all::<T>(bytemuck::cast_slice(copy), written(output))
-        } else {
-            comm.all_to_all::<T>(read(input), written(output))
-        }
+    let (is_whole, is_own) = (input.bytes == output.bytes, input.address == output.address);
+    let in_place = is_whole && staging.forms.of(comm, CollectiveKind::AllToAll, output.bytes, is_own)?;
+    let input = input_of(input, output, output, in_place, staging)?;
+    with_type!(output.kind.moved().0, T => match in_place {
+        true => comm.all_to_all_in_place::<T>(written(output)),
+        false => comm.all_to_all::<T>(read(&input), written(output)),
     })?;
     Ok(())
 }
