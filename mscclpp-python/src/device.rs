@@ -3,13 +3,16 @@
 //! A call returns when it is enqueued. The tensors may be dropped then: PyTorch gives their memory to work of the same stream only,
 //! which follows the call.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use mscclpp_bootstrap::place;
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{Device, DeviceVec, DeviceView, DeviceViewMut, Stream};
+use mscclpp_exec::select::Request;
 use mscclpp_exec::{Communicator, DataType, Element, Error, Group, OnStream, with_type};
 
-use crate::call::Call;
+use crate::call::{Call, Forms};
 use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::tensor::View;
@@ -21,6 +24,7 @@ pub(crate) struct Devices {
     device: Option<(u32, Device)>,
     /// Memory of calls by stream, in whose order it is used; the last one is the largest.
     temporaries: BTreeMap<usize, Vec<DeviceVec<u8>>>,
+    forms: RefCell<Forms>,
 }
 
 /// A transfer of a group: whether this rank sends, the tensor, and the other rank.
@@ -43,10 +47,11 @@ fn written<T: Element>(view: &View) -> DeviceViewMut<'static, T> {
 
 /// A call on a stream.
 struct OnDevice<'a> {
+    comm: &'a Communicator,
     on: OnStream<'a>,
     stream: &'a Stream,
     rank: usize,
-    num_ranks: usize,
+    forms: &'a RefCell<Forms>,
     /// Memory of the call: as many bytes as it asked for.
     temporary: Option<View>,
 }
@@ -98,8 +103,8 @@ impl Devices {
                 Some(View { address: address as usize, bytes, kind: crate::tensor::BYTES, device: Some(number) })
             }
         };
-        let [rank, num_ranks] = [comm.rank(), comm.num_ranks()].map(|number| number as usize);
-        call(&OnDevice { on: comm.on(&stream), stream: &stream, rank, num_ranks, temporary })
+        let (on, rank) = (comm.on(&stream), comm.rank() as usize);
+        call(&OnDevice { comm, on, stream: &stream, rank, forms: &self.forms, temporary })
     }
 
     /// Makes a call whose tensors are on a device.
@@ -167,6 +172,32 @@ impl OnDevice<'_> {
         Ok(View { address: whole.address + begin, bytes, ..whole })
     }
 
+    /// Returns whether a call is made in place; `own` is where the input of a call in place is. The first call of a size waits for all
+    /// ranks.
+    fn form(&self, kind: CollectiveKind, input: &View, own: &View, output: &View) -> Result<bool, Error> {
+        let is_own = input.address == own.address;
+        let agree = |request: &Request, in_place| self.on.agree_in_place(request, in_place);
+        self.forms.borrow_mut().of(self.comm, (kind, output.bytes), is_own, agree)
+    }
+
+    /// Returns the input of a call that is made in place, where it is `own`, or is not, where it must not be in the output. Copies it if it
+    /// is elsewhere.
+    fn input(&self, input: &View, own: &View, output: &View, in_place: bool) -> Result<View, Error> {
+        if in_place && input.address == own.address || !in_place && !input.overlaps(output) {
+            return Ok(*input);
+        }
+        let mut copied = *input;
+        if input.overlaps(output) {
+            copied = self.temporary(0, input.bytes)?;
+            self.copy(input, &copied)?;
+        }
+        if in_place {
+            self.copy(&copied, own)?;
+            copied = *own;
+        }
+        Ok(copied)
+    }
+
     fn copy(&self, from: &View, to: &View) -> Result<(), Error> {
         self.stream.copy::<u8>(&read(from), &mut written(to))
     }
@@ -211,21 +242,16 @@ impl OnDevice<'_> {
                 with_type!(tensor.kind.moved().0, T => on.broadcast_in_place::<T>(&mut written(tensor), *root))?;
             }
             Call::AllGather { input, output } => {
-                let own = View { address: output.address + self.rank * input.bytes, bytes: input.bytes, ..*output };
-                if input.bytes.checked_mul(self.num_ranks) != Some(output.bytes) {
-                    // The call reports the lengths.
-                    with_type!(output.kind.moved().0, T => on.all_gather::<T>(&read(input), &mut written(output)))?;
-                    return Ok(());
-                }
-                // In place on all ranks: each decides on its own where its input is, and an agreement would wait.
-                if input.address != own.address {
-                    let from = if input.overlaps(&own) { self.temporary(0, input.bytes)? } else { *input };
-                    if from.address != input.address {
-                        self.copy(input, &from)?;
-                    }
-                    self.copy(&from, &own)?;
-                }
-                with_type!(output.kind.moved().0, T => on.all_gather_in_place::<T>(&mut written(output)))?;
+                let begin = output.address + self.comm.rank() as usize * input.bytes;
+                let own = View { address: begin, bytes: input.bytes, ..*output };
+                // The call reports other lengths.
+                let is_whole = input.bytes.checked_mul(self.comm.num_ranks() as usize) == Some(output.bytes);
+                let in_place = is_whole && self.form(CollectiveKind::AllGather, input, &own, output)?;
+                let input = self.input(input, &own, output, in_place)?;
+                with_type!(output.kind.moved().0, T => match in_place {
+                    true => on.all_gather_in_place::<T>(&mut written(output)),
+                    false => on.all_gather::<T>(&read(&input), &mut written(output)),
+                })?;
             }
             Call::AllGatherList { input, outputs } => {
                 if outputs.iter().any(|output| output.bytes != input.bytes) {
@@ -269,15 +295,12 @@ impl OnDevice<'_> {
                 with_type!(dtype, T => on.reduce_scatter::<T>(&read(&all), &mut written(output), op))?;
             }
             Call::AllToAll { input, output } => {
-                // Not in place, for the same reason.
-                with_type!(output.kind.moved().0, T => {
-                    if input.overlaps(output) {
-                        let copy = self.temporary(0, input.bytes)?;
-                        self.copy(input, &copy)?;
-                        on.all_to_all::<T>(&read(&copy), &mut written(output))
-                    } else {
-                        on.all_to_all::<T>(&read(input), &mut written(output))
-                    }
+                let is_whole = input.bytes == output.bytes;
+                let in_place = is_whole && self.form(CollectiveKind::AllToAll, input, output, output)?;
+                let input = self.input(input, output, output, in_place)?;
+                with_type!(output.kind.moved().0, T => match in_place {
+                    true => on.all_to_all_in_place::<T>(&mut written(output)),
+                    false => on.all_to_all::<T>(&read(&input), &mut written(output)),
                 })?;
             }
             Call::AllToAllList { inputs, outputs } => {

@@ -17,13 +17,23 @@ pub(super) fn all_gather(
     // The call reports other lengths.
     let is_whole = input.bytes.checked_mul(comm.num_ranks() as usize) == Some(output.bytes);
     let is_own = input.address == own.address;
-    let in_place = is_whole && staging.forms.of(comm, CollectiveKind::AllGather, output.bytes, is_own)?;
+    let in_place = is_whole && form(comm, CollectiveKind::AllGather, output, is_own, staging)?;
     let input = input_of(input, &own, output, in_place, staging)?;
     with_type!(output.kind.moved().0, T => match in_place {
         true => comm.all_gather_in_place::<T>(written(output)),
         false => comm.all_gather::<T>(read(&input), written(output)),
     })?;
     Ok(())
+}
+
+fn form(
+    comm: &Communicator,
+    kind: CollectiveKind,
+    output: &View,
+    in_place: bool,
+    staging: &mut Staging,
+) -> Result<bool, Error> {
+    staging.forms.of(comm, (kind, output.bytes), in_place, |request, in_place| comm.agree_in_place(request, in_place))
 }
 
 /// Returns the input of a call that is made in place, where it is `own`, or is not, where it must not be in the output. Copies it if it is
@@ -78,7 +88,7 @@ pub(super) fn all_to_all(
     staging: &mut Staging,
 ) -> Result<(), Failure> {
     let (is_whole, is_own) = (input.bytes == output.bytes, input.address == output.address);
-    let in_place = is_whole && staging.forms.of(comm, CollectiveKind::AllToAll, output.bytes, is_own)?;
+    let in_place = is_whole && form(comm, CollectiveKind::AllToAll, output, is_own, staging)?;
     let input = input_of(input, output, output, in_place, staging)?;
     with_type!(output.kind.moved().0, T => match in_place {
         true => comm.all_to_all_in_place::<T>(written(output)),
