@@ -26,8 +26,9 @@ class Program:
         self.on_device = device.type == "cuda"
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.random = random.Random(seed)
-        # Ranks may wait for works in different orders.
+        # Ranks may wait for works in different orders, and differ in whether inputs are in outputs.
         self.order_of_waits = random.Random(31 * seed + self.rank)
+        self.is_in_place = random.Random(37 * seed + self.rank)
         self.groups = [(None, list(range(self.size)))]
         self.pending = []
         self.log = []
@@ -163,7 +164,10 @@ class Program:
             return
         size = len(self.ranks)
         out = self.blank((size,) + shape if stacked else (size * shape[0],) + shape[1:], self.dtype)
-        work = dist.all_gather_into_tensor(out, self.to(self.values(self.rank, shape, self.dtype)), group=self.group, async_op=self.is_async)
+        own = self.to(self.values(self.rank, shape, self.dtype))
+        if self.is_in_place.random() < 0.4:
+            own = out.view((size,) + shape)[self.ranks.index(self.rank)].copy_(own)
+        work = dist.all_gather_into_tensor(out, own, group=self.group, async_op=self.is_async)
         parts = [self.values(r, shape, self.dtype) for r in self.ranks]
         self.end(work, [(out, torch.stack(parts) if stacked else torch.cat(parts), f"all_gather_into_tensor {shape}")])
 
@@ -230,6 +234,8 @@ class Program:
         source = self.to(torch.cat([part(self.rank, r) for r in self.ranks]))
         expected = torch.cat([part(r, self.rank) for r in self.ranks])
         out = self.blank(tuple(expected.shape), self.dtype)
+        if equal and dist.get_backend() == "mscclpp" and self.is_in_place.random() < 0.4:
+            out = source
         splits = () if equal else ([lens[r, self.rank] for r in self.ranks], [lens[self.rank, r] for r in self.ranks])
         work = dist.all_to_all_single(out, source, *splits, group=self.group, async_op=self.is_async)
         self.end(work, [(out, expected, f"all_to_all_single equal {equal}")])
