@@ -148,9 +148,10 @@ fn connect_without_descriptors(own: usize) -> Error {
     let name = |local_rank: usize| format!("rank {} (pid 7 on host a)", 10 + local_rank);
     let timeout = || ActiveTimeout::new(std::time::Duration::from_secs(60));
     // Only rank 1 connects, and the system completes that without rank 0.
-    let other = (own == 0).then(|| first.connect(1, &keys, name, &mut timeout()).expect("there are descriptors"));
+    let other =
+        (own == 0).then(|| first.connect(1, &keys, name, &mut timeout(), || Ok(())).expect("there are descriptors"));
     let taken = take_all_descriptors();
-    let error = second.connect(own, &keys, name, &mut timeout()).map(drop).expect_err("no descriptor");
+    let error = second.connect(own, &keys, name, &mut timeout(), || Ok(())).map(drop).expect_err("no descriptor");
     drop((taken, other.as_ref().map(Mesh::num_ranks)));
     error
 }

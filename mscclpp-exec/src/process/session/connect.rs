@@ -56,7 +56,8 @@ impl Session {
         let keys: Vec<_> = locals.iter().map(|&peer| keys[peer as usize]).collect();
         let mut timeout = ActiveTimeout::new(options.timeout);
         let name = |local_rank: usize| bootstrap.member(locals[local_rank]).to_string();
-        let mesh = listener.connect(own_local_rank, &keys, name, &mut timeout);
+        let is_alive = || Ok(bootstrap.check_alive()?);
+        let mesh = listener.connect(own_local_rank, &keys, name, &mut timeout, is_alive);
         let mesh = mesh.map_err(|error| fail(error, &locals, &bootstrap))?;
         let slab = share_first_slab(own_local_rank, &mesh, locals[0], &bootstrap, &mut timeout);
         let slab = slab.map_err(|error| fail(error, &locals, &bootstrap))?;
@@ -163,5 +164,28 @@ fn fail(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
             failed(bootstrap.rank(), own.kind(), own.to_string());
             own
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Rank 1 has exchanged addresses, and fails before it connects.
+    #[test]
+    fn rank_that_fails_before_it_connects_is_reported_at_once() {
+        let [zero, one]: [Bootstrap; 2] = Bootstrap::local(2).expect("a group").try_into().expect("two ranks");
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let address = [&[0; 32][..], &CpuAffinity::current().to_bytes()].concat();
+                one.all_gather(&address).expect("both ranks call");
+                one.abort("a test");
+            });
+            let options = Options::default().timeout(Duration::from_secs(60));
+            let error = Session::new(Arc::new(zero), options).map(drop).expect_err("rank 1 has aborted");
+            assert!(error.to_string().contains("aborted: a test"), "{error}");
+        });
     }
 }

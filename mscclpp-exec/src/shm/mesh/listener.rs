@@ -79,23 +79,25 @@ impl LocalListener {
     }
 
     /// Connects the ranks of a node. `keys`: those of all of them in order; `own_local_rank`: this rank's local rank; `name`:
-    /// the name of a local rank in errors.
+    /// the name of a local rank in errors. Until all have connected, `wait` is called now and then; its error ends the wait.
     ///
     /// # Errors
     /// [`Error::LimitExceeded`] if this process can open no connection, [`Error::System`]; [`Error::RankLost`] names a local
-    /// rank that has not connected.
+    /// rank that has not connected; and the error of `wait`.
     pub(crate) fn connect(
         self,
         own_local_rank: usize,
         keys: &[[u8; 32]],
         name: impl Fn(usize) -> String,
         timeout: &mut ActiveTimeout,
+        mut wait: impl FnMut() -> Result<(), Error>,
     ) -> Result<Mesh, Error> {
         let mut peers: Vec<Option<Peer>> = keys.iter().map(|_| None).collect();
         for (local_rank, key) in keys.iter().enumerate().take(own_local_rank) {
             peers[local_rank] = Some(connect_to(local_rank, key, own_local_rank, &name)?);
         }
         while let Some(missing) = (own_local_rank + 1..keys.len()).find(|&local_rank| peers[local_rank].is_none()) {
+            wait()?;
             let left = timeout.update();
             if left.is_zero() {
                 return Err(lost(missing, "it did not connect in time".into()));
@@ -260,7 +262,7 @@ mod tests {
         std::thread::scope(|scope| {
             let connect = |(rank, listener): (usize, LocalListener)| {
                 let keys = &keys;
-                scope.spawn(move || listener.connect(rank, keys, named, &mut timeout()).unwrap())
+                scope.spawn(move || listener.connect(rank, keys, named, &mut timeout(), || Ok(())).unwrap())
             };
             let threads: Vec<_> = listeners.into_iter().enumerate().map(connect).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -294,7 +296,7 @@ mod tests {
     fn rank_sends_no_token_to_another_users_listener() {
         let one = LocalListener::open().unwrap();
         let Some(zero) = as_other_user(open_outside) else { return };
-        let error = one.connect(1, &[zero.key(), [0; 32]], named, &mut timeout()).err().unwrap();
+        let error = one.connect(1, &[zero.key(), [0; 32]], named, &mut timeout(), || Ok(())).err().unwrap();
         assert!(matches!(&error, Error::RankLost { peer: 0, reason } if reason.contains("another user")), "{error}");
     }
 
