@@ -337,7 +337,7 @@ fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
 }
 
 #[test]
-fn dumps_of_an_earlier_job_are_analyzed_by_themselves() {
+fn dumps_of_an_earlier_job_are_analyzed_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |job: &str, rank: u32, message: &str| {
         let own =
@@ -353,7 +353,7 @@ fn dumps_of_an_earlier_job_are_analyzed_by_themselves() {
     assert!(run.stdout.starts_with("2 ranks; dumps of rank 0, 1\n"), "{}", run.stdout);
     write("bb", 1, "late");
     let run = analyze();
-    assert!(run.stderr.contains("the dumps are of 2 jobs, each of which is analyzed by itself"), "{}", run.stderr);
+    assert!(run.stderr.contains("the dumps are of 2 jobs, each of which is analyzed alone"), "{}", run.stderr);
     for expected in ["job aa: 2 ranks; dumps of rank 0, 1\n", "job bb: 2 ranks; dumps of rank 1\nno dump from rank 0\n"]
     {
         assert!(run.stdout.contains(expected), "{expected} in {}", run.stdout);

@@ -47,7 +47,7 @@ pub struct Divergence {
     pub lagging: Vec<(u32, Option<CallRecord>)>,
 }
 
-/// Analyzes dumps, each communicator of each job by itself, in the order of the dumps: the oldest first, so that
+/// Analyzes dumps, each communicator of each job alone, in the order of the dumps: the oldest first, so that
 /// a failure precedes its consequences. If a communicator's rank has several dumps, the last one counts.
 pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
     let mut groups: Vec<BTreeMap<u32, &Dump>> = Vec::new();
