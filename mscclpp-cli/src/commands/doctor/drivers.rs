@@ -158,7 +158,7 @@ fn verbs() -> Finding {
     const NAME: &str = "InfiniBand";
     let devices = cards(Path::new("/sys/class/infiniband"));
     if devices.is_empty() {
-        let help = "ranks on different hosts use TCP";
+        let help = "ranks on different hosts use TCP, or UCX over sockets with MSCCLPP_TRANSPORT=ucx";
         return Finding::bad(NAME, State::Absent, "no device", help);
     }
     Finding::good(NAME, devices.join(", "))

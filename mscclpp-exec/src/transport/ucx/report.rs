@@ -6,7 +6,7 @@ use std::time::Duration;
 use mscclpp_bootstrap::ActiveTimeout;
 
 use super::{Ucx, worker_of};
-use crate::transport::{LaunchId, Received, RemoteAddress, Signal, Transport};
+use crate::transport::{LaunchId, Lost, Received, RemoteAddress, Signal, Transport};
 
 /// Number of bytes of the put that is tried: long enough for a rendezvous.
 const PUT_BYTES: u64 = 1 << 16;
@@ -58,7 +58,8 @@ pub fn try_ucx() -> Result<UcxReport, String> {
             Received::Part | Received::Nothing => {}
         }
         if let Some(lost) = one.lost(1).or(other.lost(0)) {
-            return Err(format!("the connection between two workers failed: {lost:?}"));
+            let reason = if let Lost::Failed(reason) = lost { reason } else { "it was closed".into() };
+            return Err(format!("the connection between two workers failed: {reason}"));
         }
         if timeout.is_expired() {
             return Err(format!("a put of {PUT_BYTES} bytes did not arrive within {} s", TIMEOUT.as_secs()));
