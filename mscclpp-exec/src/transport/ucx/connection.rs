@@ -70,8 +70,11 @@ pub(super) struct Connection<B: Buffer + 'static> {
     malformed: Option<Malformed>,
     /// Why nothing can be sent any more.
     failed: Option<String>,
-    /// Why UCX has lost the peer.
+    /// Why UCX has lost the peer, and why UCX of the peer has lost this side, if it has said so.
     broken: Option<String>,
+    broken_there: Option<String>,
+    /// Whether the peer was told.
+    has_told: bool,
     /// Time since the peer was lost or has closed the stream, and nothing has arrived.
     quiet: Quiet,
     /// Whether nothing more arrives, and whether this side has ended.
@@ -121,6 +124,8 @@ impl<B: Buffer + 'static> Connection<B> {
             malformed: None,
             failed: None,
             broken: None,
+            broken_there: None,
+            has_told: false,
             quiet: Quiet::default(),
             is_over: false,
             is_closed: false,
@@ -130,7 +135,7 @@ impl<B: Buffer + 'static> Connection<B> {
     /// Appends a message to those that wait to be sent.
     pub(super) fn push(&mut self, frame: Frame, source: Option<Memory<B>>) {
         if source.is_some() && self.control.is_closed() && self.failed.is_none() {
-            self.failed = Some("the peer has closed the connection".into());
+            self.failed = Some(self.closed());
         }
         // A lost peer may miss signals: it has not waited for them.
         if self.failed.is_none() && !self.control.is_closed() && !self.is_closed && self.broken.is_none() {
@@ -282,11 +287,15 @@ impl<B: Buffer + 'static> Connection<B> {
             return;
         }
         if self.control.is_closed() && self.queue.iter().any(|(_, source)| source.is_some()) {
-            self.failed.get_or_insert("the peer has closed the connection".into());
+            let reason = self.closed();
+            self.failed.get_or_insert(reason);
         }
         self.discard();
-        if self.broken.is_some() {
+        if let Some(reason) = &self.broken {
             // The peer may not notice, and would wait for what was not sent.
+            if !std::mem::replace(&mut self.has_told, true) {
+                self.control.send(&Record::Broken(reason.clone()));
+            }
             self.control.shutdown();
         }
         // Messages of the peer may arrive through an endpoint that is not broken.
@@ -307,6 +316,9 @@ impl<B: Buffer + 'static> Connection<B> {
             self.is_over = true;
             if let Some(reason) = self.broken.take_if(|_| !self.control.is_closed()) {
                 self.failed.get_or_insert(format!("UCX: {reason}"));
+            } else if self.broken_there.is_some() && self.ended.is_none() {
+                let reason = self.closed();
+                self.failed.get_or_insert(reason);
             }
         }
     }
@@ -335,10 +347,19 @@ impl<B: Buffer + 'static> Connection<B> {
                         Err(malformed) => return self.reject(malformed),
                     }
                 }
+                Ok(Some(Record::Broken(reason))) => self.broken_there = Some(reason),
                 Ok(None) => return,
                 Ok(Some(_)) => return self.reject(Malformed::Frame([0; 7])),
                 Err(malformed) => return self.reject(malformed),
             }
+        }
+    }
+
+    /// Returns why the peer has closed the stream.
+    fn closed(&self) -> String {
+        match &self.broken_there {
+            Some(reason) => format!("UCX on the other side: {reason}"),
+            None => "the peer has closed the connection".into(),
         }
     }
 
@@ -417,6 +438,11 @@ fn seal(keys: &mut Option<StreamKeys>, frame: &Frame, bytes: &[u8]) -> [u8; PREF
 impl<B: Buffer + 'static> Connection<B> {
     pub(super) fn num_sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Behaves as if UCX had lost the peer.
+    pub(super) fn break_off(&mut self, reason: String) {
+        self.broken = Some(reason);
     }
 
     /// Ends the stream after this number of active messages.

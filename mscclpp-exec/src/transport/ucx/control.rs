@@ -30,6 +30,8 @@ pub(super) enum Record {
     Consumed(u64),
     /// The number of active messages that the sender has sent, which are all, and the frame of a last message after them.
     End(u64, Option<[u8; FRAME_BYTES]>),
+    /// Why UCX of the sender has lost the receiver.
+    Broken(String),
 }
 
 /// What UCX would use for a pair of ranks.
@@ -63,6 +65,7 @@ impl Record {
             Self::Tcp => (2, Vec::new()),
             Self::Vote(vote) => (3, vec![*vote as u8]),
             Self::Consumed(count) => (4, count.to_le_bytes().to_vec()),
+            Self::Broken(reason) => (6, reason.as_bytes().to_vec()),
             Self::End(count, last) => {
                 (5, [&count.to_le_bytes()[..], last.as_ref().map_or(&[], |frame| frame)].concat())
             }
@@ -87,6 +90,7 @@ impl Record {
                 let last = if last.is_empty() { None } else { Some(last.try_into().ok()?) };
                 Self::End(u64::from_le_bytes(*count), last)
             }
+            6 => Self::Broken(String::from_utf8(body.to_vec()).ok()?),
             _ => return None,
         })
     }
@@ -198,7 +202,7 @@ mod tests {
     use super::*;
     use crate::transport::tests::streams;
 
-    fn records() -> [Record; 9] {
+    fn records() -> [Record; 10] {
         [
             Record::Address([3; 16], vec![1, 2, 3]),
             Record::Tcp,
@@ -209,6 +213,7 @@ mod tests {
             Record::Consumed(1 << 40),
             Record::End(7, None),
             Record::End(7, Some([9; FRAME_BYTES])),
+            Record::Broken("Connection reset by remote peer".into()),
         ]
     }
 

@@ -287,6 +287,22 @@ fn ucx_messages_of_no_connection_are_dropped() {
     assert_eq!(frame.kind, FrameKind::Signal(Signal::End));
 }
 
+/// The rank that UCX of its peer has lost knows why, though UCX of its own may still reach the peer.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_peer_is_told_why_it_is_lost() {
+    let [mut zero, mut one] = pair([None, None]);
+    let (worker, sender) = connection(&mut zero, 1);
+    sender.break_off("a test".into());
+    drop(worker);
+    while one.lost(0).is_none() {
+        zero.progress();
+        one.progress();
+        assert!(matches!(receive(&mut one, 0), Ok(Received::Nothing)));
+    }
+    assert_eq!(one.lost(0), Some(Lost::Failed("UCX on the other side: a test".into())));
+}
+
 /// Messages that no peer sends are not kept: repeated, far ahead, without a frame, or long without the receiver's request.
 #[test]
 #[ignore = "needs UCX, see scripts/ucx.sh"]
