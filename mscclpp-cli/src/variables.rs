@@ -6,7 +6,7 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 24] = [
+const KNOWN: [&str; 25] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
@@ -31,6 +31,7 @@ const KNOWN: [&str; 24] = [
     "TRANSPORT",
     "TUNING_TABLE",
     "UCX",
+    "UCX_DEVICE_MEMORY",
 ];
 
 /// Minimum similarity of a name with a known one to be considered a misspelling of it.
