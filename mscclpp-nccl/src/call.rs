@@ -183,7 +183,7 @@ impl Call {
         comm.result(comm.force(&self.communicator, choice))?;
         let mut request = self.request();
         if self.has_forms() {
-            request.in_place = match comm.form(&self.communicator, &self.stream, &request) {
+            request.in_place = match self.communicator.on(&self.stream).agree_in_place(&request, request.in_place) {
                 Ok(form) => form,
                 Err(error) => return comm.result(Err(error)),
             };

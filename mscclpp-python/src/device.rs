@@ -3,16 +3,14 @@
 //! A call returns when it is enqueued. The tensors may be dropped then: PyTorch gives their memory to work of the same stream only,
 //! which follows the call.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use mscclpp_bootstrap::place;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{Device, DeviceVec, DeviceView, DeviceViewMut, Stream};
-use mscclpp_exec::select::Request;
 use mscclpp_exec::{Communicator, DataType, Element, Error, Group, OnStream, with_type};
 
-use crate::call::{Call, Forms};
+use crate::call::Call;
 use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::tensor::View;
@@ -24,7 +22,6 @@ pub(crate) struct Devices {
     device: Option<(u32, Device)>,
     /// Memory of calls by stream, in whose order it is used; the last one is the largest.
     temporaries: BTreeMap<usize, Vec<DeviceVec<u8>>>,
-    forms: RefCell<Forms>,
 }
 
 /// A transfer of a group: whether this rank sends, the tensor, and the other rank.
@@ -51,7 +48,6 @@ struct OnDevice<'a> {
     on: OnStream<'a>,
     stream: &'a Stream,
     rank: usize,
-    forms: &'a RefCell<Forms>,
     /// Memory of the call: as many bytes as it asked for.
     temporary: Option<View>,
 }
@@ -104,7 +100,7 @@ impl Devices {
             }
         };
         let (on, rank) = (comm.on(&stream), comm.rank() as usize);
-        call(&OnDevice { comm, on, stream: &stream, rank, forms: &self.forms, temporary })
+        call(&OnDevice { comm, on, stream: &stream, rank, temporary })
     }
 
     /// Makes a call whose tensors are on a device.
@@ -172,12 +168,10 @@ impl OnDevice<'_> {
         Ok(View { address: whole.address + begin, bytes, ..whole })
     }
 
-    /// Returns whether a call is made in place; `own` is where the input of a call in place is. The first call of a size waits for all
-    /// ranks.
+    /// Returns whether a call is made in place, as on all ranks; `own` is where the input of a call in place is.
     fn form(&self, kind: CollectiveKind, input: &View, own: &View, output: &View) -> Result<bool, Error> {
-        let is_own = input.address == own.address;
-        let agree = |request: &Request, in_place| self.on.agree_in_place(request, in_place);
-        self.forms.borrow_mut().of(self.comm, (kind, output.bytes), is_own, agree)
+        let request = self.comm.request_of(kind, DataType::U8, output.bytes as u64);
+        self.on.agree_in_place(&request, input.address == own.address)
     }
 
     /// Returns the input of a call that is made in place, where it is `own`, or is not, where it must not be in the output. Copies it if it

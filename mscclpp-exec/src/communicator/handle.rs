@@ -12,6 +12,7 @@ use super::background;
 use super::cache::Cache;
 #[cfg(feature = "cuda")]
 use super::device::{Devices, Lanes};
+use super::forms::Forms;
 use super::observed::Observed;
 use super::pending::CallQueue;
 use super::point_to_point::Pairs;
@@ -104,6 +105,7 @@ pub(super) struct Inner {
     assume_registered: AtomicBool,
     /// The [`OrderPolicy`] of calls, as a number.
     order: AtomicU8,
+    pub(super) forms: Forms,
     pub(super) queue: CallQueue,
     pub(super) pairs: Pairs,
     // Dropped after the pairs, whose launches use its memory.
@@ -317,19 +319,6 @@ impl Communicator {
         self.executor()?.control("agree", |bootstrap| bootstrap.agree(flag))
     }
 
-    /// Returns whether a call of `request` is in place on all ranks; `in_place`: whether it is on this one. For programs whose ranks do
-    /// not know of one another how they call, which then make it alike. A call of all ranks, which waits for them; whether
-    /// `request` is in place does not matter.
-    ///
-    /// # Errors
-    /// See [`Communicator`].
-    #[track_caller]
-    pub fn agree_in_place(&self, request: &Request, in_place: bool) -> Result<bool, Error> {
-        self.wait_for_started();
-        let request = Request { in_place: false, ..*request };
-        self.executor()?.control(&format!("agreement about {request}"), |bootstrap| bootstrap.agree(in_place))
-    }
-
     /// Returns the registry that selects algorithms. Unless [`set_registry`](Self::set_registry) was called, the built-in
     /// algorithms and the tuning table that the environment names; the first call compares it among the ranks.
     ///
@@ -490,6 +479,7 @@ impl Communicator {
             mark: ProcessMark::new(),
             assume_registered: AtomicBool::new(false),
             order: AtomicU8::new(OrderPolicy::default() as u8),
+            forms: Forms::default(),
             queue: CallQueue::default(),
             pairs: Pairs::default(),
             #[cfg(feature = "cuda")]

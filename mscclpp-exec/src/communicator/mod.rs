@@ -8,6 +8,7 @@ mod decide;
 #[cfg(feature = "cuda")]
 mod device;
 mod exchange;
+mod forms;
 mod gather;
 mod group;
 mod handle;

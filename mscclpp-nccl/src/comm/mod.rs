@@ -16,7 +16,7 @@ pub(crate) mod transfer;
 mod watch;
 pub(crate) mod window;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -25,7 +25,7 @@ use cudarc::driver::sys;
 use mscclpp_bootstrap::RootListener;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{Device, Stream};
-use mscclpp_exec::select::{Choice, Request};
+use mscclpp_exec::select::Choice;
 use mscclpp_exec::{__ProcessMark as ProcessMark, Communicator, Error};
 
 pub(crate) use self::create::{init_all, init_rank, init_scalable, own_device, run_all, unique_id};
@@ -55,9 +55,6 @@ const MAX_STREAMS: usize = 64;
 
 /// Number of places of functions in the count of calls.
 const PLACES: u64 = 16;
-
-/// Maximum number of requests whose form is kept. All ranks forget the same ones.
-const MAX_FORMS: usize = 4096;
 
 /// Streams whose handle is a name: the thread's default stream is another one in each thread.
 const STREAM_PER_THREAD: usize = 2;
@@ -98,8 +95,6 @@ pub(crate) struct Comm {
     served: Mutex<Served>,
     /// What a profiler plugin keeps of the communicator, until it is destroyed.
     profiler: Mutex<Option<Arc<Profiler>>>,
-    /// Whether calls of a request are made in place, as the ranks have agreed before the first one.
-    forms: Mutex<HashMap<Request, bool>>,
     is_finalized: AtomicBool,
     is_suspended: AtomicBool,
     /// Whether the program has aborted it.
@@ -180,7 +175,6 @@ impl Comm {
             nested: OnceLock::new(),
             served: Mutex::default(),
             profiler: Mutex::default(),
-            forms: Mutex::default(),
             is_finalized: AtomicBool::new(false),
             is_suspended: AtomicBool::new(false),
             is_aborted: AtomicBool::new(false),
@@ -308,30 +302,6 @@ impl Comm {
         *forced = None;
         lock(&self.served).clear();
         Ok(())
-    }
-
-    /// Returns whether the calls of a request are made in place: whether the first one was, on all ranks. A rank whose own call
-    /// is otherwise copies. The first call of a request is one of all ranks, which waits for them.
-    ///
-    /// # Errors
-    /// Those of [`agree_in_place`](mscclpp_exec::OnStream::agree_in_place).
-    pub(crate) fn form(
-        &self,
-        communicator: &Communicator,
-        stream: &Stream,
-        request: &Request,
-    ) -> std::result::Result<bool, Error> {
-        let key = Request { in_place: false, ..*request };
-        if let Some(form) = lock(&self.forms).get(&key) {
-            return Ok(*form);
-        }
-        let form = communicator.on(stream).agree_in_place(&key, request.in_place)?;
-        let mut forms = lock(&self.forms);
-        if forms.len() >= MAX_FORMS {
-            forms.clear();
-        }
-        forms.insert(key, form);
-        Ok(form)
     }
 
     /// Records an event of the caller's on a stream.

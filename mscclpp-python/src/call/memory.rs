@@ -1,30 +1,26 @@
 //! The memory of calls: that of tensors, and that which a rank's calls use one after the other.
 
-use super::forms::Forms;
 use mscclpp_exec::{Element, Error};
 
 use crate::tensor::View;
 
-/// What the calls of a rank use one after the other: memory, which grows to the largest call, and in which form they are made.
+/// Memory of a rank that its calls use one after the other; it grows to the largest call.
 #[derive(Default)]
-pub(crate) struct Staging {
-    words: Vec<u64>,
-    pub(super) forms: Forms,
-}
+pub(crate) struct Staging(Vec<u64>);
 
 impl Staging {
     /// Returns memory of a number of bytes, aligned to 8.
     pub(super) fn bytes(&mut self, bytes: usize) -> Result<&mut [u8], Error> {
         let words = bytes.div_ceil(8);
-        if self.words.len() < words {
-            let more = words - self.words.len();
-            self.words.try_reserve_exact(more).map_err(|error| Error::System {
+        if self.0.len() < words {
+            let more = words - self.0.len();
+            self.0.try_reserve_exact(more).map_err(|error| Error::System {
                 what: format!("cannot allocate {bytes} bytes for a call"),
                 reason: error.to_string(),
             })?;
-            self.words.resize(words, 0);
+            self.0.resize(words, 0);
         }
-        Ok(&mut bytemuck::cast_slice_mut(&mut self.words)[..bytes])
+        Ok(&mut bytemuck::cast_slice_mut(&mut self.0)[..bytes])
     }
 }
 

@@ -1,6 +1,5 @@
 //! Collective calls on the memory of tensors.
 
-mod forms;
 mod memory;
 mod moves;
 mod reductions;
@@ -8,7 +7,6 @@ mod reductions;
 use mscclpp_bootstrap::place;
 use mscclpp_exec::{Communicator, with_type};
 
-pub(crate) use self::forms::Forms;
 pub(crate) use self::memory::Staging;
 use self::memory::{concatenate, divide, read, written};
 use self::moves::{all_gather, all_gather_list, all_to_all, all_to_all_list};

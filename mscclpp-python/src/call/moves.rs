@@ -1,7 +1,7 @@
 //! Calls that move data without changing it.
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::{Communicator, Error, with_type};
+use mscclpp_exec::{Communicator, DataType, Error, with_type};
 
 use super::memory::{Staging, concatenate, divide, read, written};
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ pub(super) fn all_gather(
     // The call reports other lengths.
     let is_whole = input.bytes.checked_mul(comm.num_ranks() as usize) == Some(output.bytes);
     let is_own = input.address == own.address;
-    let in_place = is_whole && form(comm, CollectiveKind::AllGather, output, is_own, staging)?;
+    let in_place = is_whole && form(comm, CollectiveKind::AllGather, output, is_own)?;
     let input = input_of(input, &own, output, in_place, staging)?;
     with_type!(output.kind.moved().0, T => match in_place {
         true => comm.all_gather_in_place::<T>(written(output)),
@@ -26,14 +26,9 @@ pub(super) fn all_gather(
     Ok(())
 }
 
-fn form(
-    comm: &Communicator,
-    kind: CollectiveKind,
-    output: &View,
-    in_place: bool,
-    staging: &mut Staging,
-) -> Result<bool, Error> {
-    staging.forms.of(comm, (kind, output.bytes), in_place, |request, in_place| comm.agree_in_place(request, in_place))
+/// Returns whether a call is made in place, as on all ranks: each decides on its own where its input is.
+fn form(comm: &Communicator, kind: CollectiveKind, output: &View, in_place: bool) -> Result<bool, Error> {
+    comm.agree_in_place(&comm.request_of(kind, DataType::U8, output.bytes as u64), in_place)
 }
 
 /// Returns the input of a call that is made in place, where it is `own`, or is not, where it must not be in the output. Copies it if it is
@@ -88,7 +83,7 @@ pub(super) fn all_to_all(
     staging: &mut Staging,
 ) -> Result<(), Failure> {
     let (is_whole, is_own) = (input.bytes == output.bytes, input.address == output.address);
-    let in_place = is_whole && form(comm, CollectiveKind::AllToAll, output, is_own, staging)?;
+    let in_place = is_whole && form(comm, CollectiveKind::AllToAll, output, is_own)?;
     let input = input_of(input, output, output, in_place, staging)?;
     with_type!(output.kind.moved().0, T => match in_place {
         true => comm.all_to_all_in_place::<T>(written(output)),

@@ -36,17 +36,23 @@ impl OnStream<'_> {
 }
 
 impl OnStream<'_> {
-    /// Returns whether a call on memory that is not registered is in place on all ranks; `in_place`: whether it is on this one. For
-    /// programs whose ranks do not know of one another how they call. The other ranks are those that make a call of `request`,
-    /// whose mode does not matter. A call of all ranks, which waits for them.
+    /// Returns whether calls of `request` on memory that is not registered are made in place, as
+    /// [`Communicator::agree_in_place`](crate::Communicator::agree_in_place) does.
     ///
     /// # Errors
     /// Those of [`OnStream`].
     #[track_caller]
     pub fn agree_in_place(&self, request: &Request, in_place: bool) -> Result<bool, Error> {
-        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
         let request = Request { in_place: false, ..*request };
-        self.communicator.record(&mut calls, None, |calls| {
+        let forms = &self.communicator.inner.forms;
+        if request.bytes == 0 || self.communicator.num_ranks() == 1 {
+            return Ok(in_place);
+        }
+        if let Some(form) = forms.find(&request) {
+            return Ok(form);
+        }
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        let form = self.communicator.record(&mut calls, None, |calls| {
             let (connection, call) = self.begin(calls, place)?;
             let kind = Kind::Agreement(connection.on_device(request));
             let text = kind.describe();
@@ -58,7 +64,9 @@ impl OnStream<'_> {
             };
             connection.compare()?;
             Ok(of_all.iter().flatten().all(|in_place| *in_place == 1))
-        })
+        })?;
+        forms.insert(request, form);
+        Ok(form)
     }
 }
 
