@@ -4,7 +4,8 @@
 # Usage: scripts/ucx-env.sh
 #
 # The library is the one that MSCCLPP_UCX names, or that of target/ucx/VERSION. It has the transports tcp, shared memory and cma, and those
-# of CUDA, which UCX leaves out where there is no driver; but no hooks of CUDA's functions, which need a runtime. Several calls may run at once: one installs, the others wait for it.
+# of CUDA, which UCX leaves out where there is no driver; but no hooks of CUDA's functions, which need a runtime. Several calls may run at
+# once: one installs, the others wait for it.
 # With MSCCLPP_UCX_INSTALL=0 nothing is installed. Where there is no library, the reason is printed and the exit status is 3.
 set -euo pipefail
 

@@ -29,7 +29,7 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
     let groups = analyze_dumps(&dumps);
     let num_jobs = groups.iter().map(|group| &group.job).collect::<BTreeSet<_>>().len();
     if num_jobs > 1 {
-        warn(format_args!("the dumps are of {num_jobs} jobs, each of which is analyzed alone, the oldest first"));
+        warn(format_args!("the dumps are of {num_jobs} jobs, each of which is analyzed alone"));
     }
     if args.json {
         print_json(&json!({ "groups": groups }))?;

@@ -21,7 +21,7 @@ mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 pub(in crate::cuda) use self::send::Put;
@@ -37,7 +37,7 @@ use crate::cuda::proxy::Failure;
 use crate::error::Error;
 use crate::transport::hostile::Delay;
 use crate::transport::{self, LaunchId, Lost, Signal, Transport};
-use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, StreamKeys};
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, NodeTransport, StreamKeys};
 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -86,13 +86,10 @@ impl NodeConnections {
         let driver = device.driver().clone();
         let options = bootstrap.options();
         let transport = transport::engine(options.transport, bootstrap.rank(), DELAY)?;
-        let uses_device = options.ucx_device_memory && !options.authenticate_data;
-        let has_device = uses_device && transport.capabilities().uses_device_memory;
-        if has_device {
-            log::info!("UCX accesses memory of the device for long messages to other nodes, and from them");
-        } else if options.ucx_device_memory {
-            let reason = if uses_device { "there is no UCX that supports CUDA" } else { "data is authenticated" };
-            log::warn!("data passes through memory of the host in spite of MSCCLPP_UCX_DEVICE_MEMORY=1: {reason}");
+        let uses_device_memory = transport.capabilities().uses_device_memory;
+        let has_device = options.ucx_device_memory && uses_device_memory && !options.authenticate_data;
+        if options.ucx_device_memory {
+            report_device_memory(&options, uses_device_memory);
         }
         let wire = |&peer: &u32| {
             Ok(NodeConnection {
@@ -261,6 +258,26 @@ impl NodeConnections {
             self.transport.close(wire.peer, launch, last);
         }
     }
+}
+
+/// Logs whether UCX accesses memory of the device, as the user has chosen; once per process.
+fn report_device_memory(options: &bootstrap::Options, uses_device_memory: bool) {
+    static REPORTED: Once = Once::new();
+    let reason = match (options.authenticate_data, options.transport, uses_device_memory) {
+        (true, ..) => "data is authenticated (MSCCLPP_AUTHENTICATE_DATA=1)",
+        (_, NodeTransport::Tcp, _) => "UCX is not used (MSCCLPP_TRANSPORT=tcp)",
+        (_, _, false) => "no UCX that supports CUDA was loaded; `mscclpp doctor` says what was found",
+        (false, _, true) => {
+            return REPORTED.call_once(|| {
+                log::info!("UCX accesses memory of the device for long messages to other nodes, and from them");
+            });
+        }
+    };
+    REPORTED.call_once(|| {
+        log::warn!(
+            "UCX does not access memory of the device, though MSCCLPP_UCX_DEVICE_MEMORY=1 asks for it: {reason}"
+        );
+    });
 }
 
 impl Drop for NodeConnections {
