@@ -168,12 +168,17 @@ impl<B: Buffer + 'static> Connection<B> {
         self.queue.is_empty() && self.sending.is_empty()
     }
 
+    /// Returns whether the peer has consumed enough for another active message.
+    fn has_window(&self) -> bool {
+        self.sent - self.credited < WINDOW
+    }
+
     /// Sends as much as possible, and returns whether that was anything.
     pub(super) fn send(&mut self, worker: &Worker) -> bool {
         self.watch(worker);
         let mut progress = self.complete_sends(worker);
         self.control.write();
-        while self.sent - self.credited < WINDOW
+        while self.has_window()
             && self.sending_bytes < MAX_SENT_BYTES
             && let Some((frame, source)) = self.queue.pop_front()
         {

@@ -1,7 +1,7 @@
 //! Active messages that have arrived, until their connections take them.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 
 use super::api::{AM_RECV_RNDV, AmRecvParam, IN_PROGRESS, OK, Status};
@@ -45,12 +45,13 @@ unsafe impl Send for Descriptor {}
 #[derive(Default)]
 pub(super) struct Inbox(RefCell<BTreeMap<Token, Messages>>);
 
-/// Active messages of a connection that were not taken, by their number.
+/// Active messages of a connection.
 #[derive(Default)]
 struct Messages {
-    arrived: BTreeMap<u64, Arrived>,
-    /// Number of the last one that was taken.
+    /// Number of those that were taken.
     taken: u64,
+    /// Those that follow, by their number; `None` before one that has overtaken it.
+    arrived: VecDeque<Option<Arrived>>,
     /// Whether one arrived that no peer sends.
     is_invalid: bool,
 }
@@ -65,7 +66,8 @@ impl Inbox {
     pub(super) fn take(&self, token: &Token) -> Option<Arrived> {
         let mut inbox = self.0.borrow_mut();
         let messages = inbox.get_mut(token)?;
-        let arrived = messages.arrived.remove(&(messages.taken + 1))?;
+        let arrived = messages.arrived.front_mut()?.take()?;
+        messages.arrived.pop_front();
         messages.taken += 1;
         Some(arrived)
     }
@@ -77,7 +79,7 @@ impl Inbox {
 
     /// Accepts no more messages of a connection, and returns those that were not taken.
     pub(super) fn forget(&self, token: &Token) -> impl Iterator<Item = Arrived> + use<> {
-        self.0.borrow_mut().remove(token).into_iter().flat_map(|messages| messages.arrived.into_values())
+        self.0.borrow_mut().remove(token).into_iter().flat_map(|messages| messages.arrived.into_iter().flatten())
     }
 }
 
@@ -105,8 +107,8 @@ pub(super) extern "C" fn receive(
     let Ok(mut messages) = inbox.0.try_borrow_mut() else { return OK };
     let Some(messages) = messages.get_mut(token) else { return OK };
     let number = u64::from_le_bytes(*number);
-    let is_next =
-        (1..=WINDOW).contains(&number.wrapping_sub(messages.taken)) && !messages.arrived.contains_key(&number);
+    let at = number.wrapping_sub(messages.taken).wrapping_sub(1);
+    let is_next = at < WINDOW && messages.arrived.get(at as usize).is_none_or(Option::is_none);
     // What is not expected is kept neither here nor by UCX, so that no sender can exhaust the memory.
     let arrived = match rest.split_first_chunk() {
         _ if !is_next => None,
@@ -123,6 +125,10 @@ pub(super) extern "C" fn receive(
         messages.is_invalid = true;
         return OK;
     };
-    messages.arrived.insert(number, arrived);
+    let at = at as usize;
+    if messages.arrived.len() <= at {
+        messages.arrived.resize_with(at + 1, || None);
+    }
+    messages.arrived[at] = Some(arrived);
     if is_rendezvous { IN_PROGRESS } else { OK }
 }

@@ -8,8 +8,8 @@ use crate::transport::ucx::transfer::Transfer;
 use crate::transport::ucx::worker::Worker;
 use crate::transport::{Buffer, Lost};
 
-/// Number of calls after which the stream is read, which takes a call of the system.
-const CONTROL_INTERVAL: u32 = 128;
+/// Number of calls after which the stream is read, which takes a call of the system: as long as several messages over shared memory.
+const CONTROL_INTERVAL: u32 = 2048;
 
 impl<B: Buffer + 'static> Connection<B> {
     /// Reads the stream from time to time, and notices a lost peer.
@@ -18,8 +18,8 @@ impl<B: Buffer + 'static> Connection<B> {
             self.broken.get_or_insert(reason);
         }
         self.calls = self.calls.wrapping_add(1);
-        let waits = !self.queue.is_empty() || self.broken.is_some();
-        if !self.is_over && (waits || self.calls % CONTROL_INTERVAL == 1) {
+        let needs_record = self.broken.is_some() || !self.queue.is_empty() && !self.has_window();
+        if !self.is_over && (needs_record || self.calls % CONTROL_INTERVAL == 1) {
             self.read_control();
         }
         if self.broken.is_none() && !self.control.is_closed() {

@@ -188,26 +188,29 @@ impl<B: Buffer + 'static> Connection<B> {
     fn start_receives(&mut self, worker: &Worker, launch: u64, destination: &mut dyn Destination<B>) -> bool {
         let (mut started, is_authenticated) = (false, self.keys.is_some());
         for at in 0..self.incoming.len() {
-            let (earlier, rest) = self.incoming.make_contiguous().split_at_mut(at);
-            let Some(Incoming { frame, bytes, .. }) = rest.first_mut() else { break };
+            let Incoming { frame, bytes, .. } = &self.incoming[at];
             // No bytes follow the end of a launch, whose memory is the caller's again.
             let is_end = matches!(frame.kind, FrameKind::Signal(Signal::End | Signal::Leave | Signal::Abort));
             if frame.launch.launch > launch || is_end {
                 break;
             }
-            let Bytes::Offered(descriptor) = bytes else { continue };
+            if !matches!(bytes, Bytes::Offered(_)) {
+                continue;
+            }
+            let earlier = || self.incoming.range(..at);
             let region = if is_authenticated { None } else { destination.region(frame) };
-            let memory = match region.map(|region| (order(&region.addresses(), earlier), region)) {
+            let memory = match region.map(|region| (order(&region.addresses(), earlier()), region)) {
                 Some((Order::Any, region)) => Some(Memory::Region(region)),
                 Some((Order::After, _)) => None,
                 // The destination may have no other buffer, and gets this one back only after the earlier message.
-                Some((Order::InBuffer, _)) | None if earlier.iter().any(Incoming::may_need_buffer) => None,
+                Some((Order::InBuffer, _)) | None if earlier().any(Incoming::may_need_buffer) => None,
                 Some((Order::InBuffer, _)) | None => offer_buffer(destination, frame.len(), is_authenticated),
             };
-            let Some(memory) = memory else { break };
-            let Some(descriptor) = descriptor.take() else { break };
+            let (Some(memory), len) = (memory, frame.len() as usize) else { break };
+            let bytes = &mut self.incoming[at].bytes;
+            let Bytes::Offered(Some(descriptor)) = std::mem::replace(bytes, Bytes::Offered(None)) else { break };
             let addresses = memory.addresses();
-            *bytes = Bytes::Receiving(worker.receive(descriptor, frame.len() as usize, memory), addresses);
+            *bytes = Bytes::Receiving(worker.receive(descriptor, len, memory), addresses);
             started = true;
         }
         started
@@ -267,7 +270,7 @@ enum Order {
 }
 
 /// `addresses`: where a put goes; `earlier`: messages that are not complete.
-fn order<B: Buffer>(addresses: &Range<usize>, earlier: &[Incoming<B>]) -> Order {
+fn order<'a, B: Buffer + 'static>(addresses: &Range<usize>, earlier: impl Iterator<Item = &'a Incoming<B>>) -> Order {
     let mut order = Order::Any;
     for message in earlier {
         match (&message.bytes, message.frame.kind) {
