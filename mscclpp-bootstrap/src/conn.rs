@@ -28,7 +28,10 @@ const MAX_BATCH: usize = 16;
 /// Those of `sendmsg`.
 #[doc(hidden)]
 pub fn send_vectored(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(rustix::net::sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
+    Ok(match slices {
+        [slice] => rustix::net::send(stream, slice, SendFlags::NOSIGNAL)?,
+        slices => rustix::net::sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?,
+    })
 }
 
 /// Keys of a connection, and the ranks of this end and of the other one.

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, IoSlice, Read};
 use std::net::{Shutdown, TcpStream};
 
 use mscclpp_bootstrap::{BodyHasher, Digest, SEAL_BYTES, StreamKeys, digest};
+use smallvec::SmallVec;
 
 use crate::memory::Span;
 use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind, LaunchId, Malformed, RemoteAddress};
@@ -73,6 +74,9 @@ const MIN_MEMORY_BYTES: usize = 1 << 16;
 
 /// Maximum number of messages that are sent at once.
 const MAX_BATCH: usize = 16;
+
+/// Maximum number of bytes that are copied to be sent at once: the system takes longer for several parts than the copy does.
+const MAX_COPIED_BYTES: usize = 1 << 12;
 
 impl<B: Buffer> Outgoing<B> {
     fn source(&self) -> &[u8] {
@@ -204,6 +208,13 @@ impl<B: Buffer> Connection<B> {
         }
         let mut slices = &mut slices[..used];
         IoSlice::advance_slices(&mut slices, self.sent);
+        let mut copy = SmallVec::<[u8; MAX_COPIED_BYTES]>::new();
+        let mut copied = [IoSlice::new(&[])];
+        if slices.len() > 1 && slices.iter().map(|slice| slice.len()).sum::<usize>() <= MAX_COPIED_BYTES {
+            slices.iter().for_each(|slice| copy.extend_from_slice(slice));
+            copied[0] = IoSlice::new(&copy);
+            slices = &mut copied;
+        }
         loop {
             match mscclpp_bootstrap::send_vectored(&self.stream, slices) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
