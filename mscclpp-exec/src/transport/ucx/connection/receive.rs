@@ -104,7 +104,7 @@ impl<B: Buffer + 'static> Connection<B> {
         let bytes = memory.as_ref().map_or(&[][..], |memory| memory.content(first.frame.len() as usize));
         verify(&mut self.hasher, first.digest, bytes, first.number)?;
         self.consumed += u64::from(first.is_last);
-        if self.consumed - self.reported >= WINDOW / 4 {
+        if self.consumed - self.reported >= WINDOW / 2 {
             self.reported = self.consumed;
             self.control.send(&Record::Consumed(self.consumed));
         }
