@@ -41,7 +41,7 @@ impl<B: Buffer + 'static> Connection<B> {
         if self.broken.is_some() || self.is_over {
             worker.close(&mut self.endpoint);
         }
-        if self.is_over {
+        if self.is_over || self.failed.is_some() {
             // The worker has what UCX does not return.
             self.sending.clear();
             self.sending_bytes = 0;
