@@ -17,6 +17,7 @@ mod receive;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use mscclpp_bootstrap::{BodyHasher, SEAL_BYTES, StreamKeys, digest};
 
@@ -35,6 +36,8 @@ const MAX_SENT_BYTES: usize = 4 << 20;
 /// A connection.
 pub(super) struct Connection<B: Buffer + 'static> {
     control: Control,
+    /// When it was last read, and the number of calls that have asked.
+    control_read: Option<Instant>,
     calls: u32,
     endpoint: Endpoint,
     keys: Option<StreamKeys>,
@@ -99,6 +102,7 @@ impl<B: Buffer + 'static> Connection<B> {
     pub(super) fn new(control: Control, endpoint: Endpoint, keys: Option<StreamKeys>, tokens: [Token; 2]) -> Self {
         Self {
             control,
+            control_read: None,
             calls: 0,
             endpoint,
             keys,

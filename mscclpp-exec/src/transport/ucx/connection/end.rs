@@ -1,5 +1,7 @@
 //! How a connection ends: in order, by the loss of the peer, or by a message that is none.
 
+use std::time::{Duration, Instant};
+
 use super::Connection;
 use super::receive::{Bytes, Incoming};
 use crate::transport::frame::{Frame, Malformed};
@@ -8,8 +10,11 @@ use crate::transport::ucx::transfer::Transfer;
 use crate::transport::ucx::worker::Worker;
 use crate::transport::{Buffer, Lost};
 
-/// Number of calls after which the stream is read, which takes a call of the system: as long as several messages over shared memory.
-const CONTROL_INTERVAL: u32 = 2048;
+/// Minimum time between two reads of the stream, which take a call of the system each: as long as a message over shared memory.
+const CONTROL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Number of calls after which the time is read. Few, because a rank that has waited for long makes some calls, then sleeps.
+const CLOCK_INTERVAL: u32 = 16;
 
 impl<B: Buffer + 'static> Connection<B> {
     /// Reads the stream from time to time, and notices a lost peer.
@@ -17,9 +22,8 @@ impl<B: Buffer + 'static> Connection<B> {
         if let Some(reason) = worker.error(&self.endpoint) {
             self.broken.get_or_insert(reason);
         }
-        self.calls = self.calls.wrapping_add(1);
         let needs_record = self.broken.is_some() || !self.queue.is_empty() && !self.has_window();
-        if !self.is_over && (needs_record || self.calls % CONTROL_INTERVAL == 1) {
+        if !self.is_over && (needs_record || self.is_control_due()) {
             self.read_control();
         }
         if self.broken.is_none() && !self.control.is_closed() {
@@ -60,6 +64,20 @@ impl<B: Buffer + 'static> Connection<B> {
                 self.failed.get_or_insert(reason);
             }
         }
+    }
+
+    /// Returns whether the stream was not read for some time.
+    fn is_control_due(&mut self) -> bool {
+        self.calls = self.calls.wrapping_add(1);
+        if self.calls % CLOCK_INTERVAL != 1 {
+            return false;
+        }
+        let now = Instant::now();
+        let is_due = self.control_read.is_none_or(|at| now.saturating_duration_since(at) >= CONTROL_INTERVAL);
+        if is_due {
+            self.control_read = Some(now);
+        }
+        is_due
     }
 
     /// Returns whether all messages of a peer that has ended have been received.
