@@ -15,7 +15,7 @@ use mscclpp_bootstrap as bootstrap;
 use mscclpp_bootstrap::odd_one_out;
 
 use super::plan_memory::{Parts, PlanMemory};
-use super::session::{Session, fnv};
+use super::session::{CAUSE_GRACE_PERIOD, Session, fnv};
 use crate::error::Error;
 use crate::shm::SharedCacheLines;
 
@@ -130,7 +130,8 @@ impl CallRing {
     ///
     /// # Errors
     /// [`Mismatch`](bootstrap::Error::Mismatch) with the first different call;
-    /// [`RankLeft`](bootstrap::Error::RankLeft) if a peer stopped without having made a call of this rank.
+    /// [`RankLeft`](bootstrap::Error::RankLeft) if a peer stopped without having made a call of this rank, or why the communicator has
+    /// failed, which may be why it stopped.
     pub(crate) fn compare(&mut self, bootstrap: &bootstrap::Bootstrap) -> Result<(), bootstrap::Error> {
         for local_rank in (0..self.rings.len()).filter(|&local_rank| local_rank != self.own_local_rank) {
             let ring = &self.rings[local_rank].1;
@@ -138,7 +139,9 @@ impl CallRing {
             let has_stopped = ring.line(0)[STOPPED].load(Acquire) != 0;
             let reached = ring.at(0).load(Acquire);
             if has_stopped && reached < self.number {
-                return Err(self.left(bootstrap, local_rank, self.own_local_rank, reached + 1));
+                // The cause arrives later than what the peer has written to memory.
+                let cause = bootstrap.failure_within(CAUSE_GRACE_PERIOD);
+                return Err(cause.unwrap_or_else(|| self.left(bootstrap, local_rank, self.own_local_rank, reached + 1)));
             }
             let last = reached.min(self.number);
             if last <= self.compared[local_rank] || self.number - last >= CHAINS {
@@ -340,6 +343,16 @@ mod tests {
         );
         rings[0].stop();
         assert!(rings[1].is_quiet(&[], true));
+    }
+
+    #[test]
+    fn rank_that_has_stopped_because_of_a_failure_has_not_left() {
+        let (mut rings, ranks) = rings(2);
+        ranks[1].abort("its disk is full");
+        rings[1].stop();
+        rings[0].post(&text("a reduction"));
+        let cause = rings[0].compare(&ranks[0]).expect_err("rank 1 has stopped");
+        assert!(matches!(&cause, Cause::Aborted { who, .. } if who.rank == 1), "{cause}");
     }
 
     #[test]

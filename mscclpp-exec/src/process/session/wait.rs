@@ -55,7 +55,7 @@ impl Backoff {
 pub(in super::super) const PARK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How long the cause of a peer's failure may take to arrive here.
-pub(super) const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
+pub(in super::super) const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 impl Session {
     /// Waits outside of a launch until a condition holds; fails when a peer is lost or the timeout expires.
