@@ -19,8 +19,9 @@ impl Forms {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn find(&self, request: &Request) -> Option<bool> {
-        self.lock().get(request).copied()
+    /// Returns the form of calls on which the ranks need not agree, or have; `in_place`: that of this rank.
+    pub(super) fn find(&self, request: &Request, num_ranks: u32, in_place: bool) -> Option<bool> {
+        if request.bytes == 0 || num_ranks == 1 { Some(in_place) } else { self.lock().get(request).copied() }
     }
 
     pub(super) fn insert(&self, request: Request, form: bool) {
@@ -43,10 +44,7 @@ impl Communicator {
     #[track_caller]
     pub fn agree_in_place(&self, request: &Request, in_place: bool) -> Result<bool, Error> {
         let request = Request { in_place: false, ..*request };
-        if request.bytes == 0 || self.num_ranks() == 1 {
-            return Ok(in_place);
-        }
-        if let Some(form) = self.inner.forms.find(&request) {
+        if let Some(form) = self.inner.forms.find(&request, self.num_ranks(), in_place) {
             return Ok(form);
         }
         self.wait_for_started();

@@ -45,10 +45,7 @@ impl OnStream<'_> {
     pub fn agree_in_place(&self, request: &Request, in_place: bool) -> Result<bool, Error> {
         let request = Request { in_place: false, ..*request };
         let forms = &self.communicator.inner.forms;
-        if request.bytes == 0 || self.communicator.num_ranks() == 1 {
-            return Ok(in_place);
-        }
-        if let Some(form) = forms.find(&request) {
+        if let Some(form) = forms.find(&request, self.communicator.num_ranks(), in_place) {
             return Ok(form);
         }
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());

@@ -113,12 +113,10 @@ impl Rank<'_> {
 
     /// Receives the given number of signals.
     fn wait(&mut self, count: u64) {
-        let (mut known, mut started) = (self.signals, Instant::now());
-        for calls in 1_u64.. {
-            if self.signals >= count {
-                break;
-            }
+        let (mut known, mut started, mut calls) = (self.signals, Instant::now(), 0_u64);
+        while self.signals < count {
             self.receive();
+            calls += 1;
             if calls % 1024 > 0 {
                 continue;
             }

@@ -146,6 +146,17 @@ fn ucx_peer_that_has_ended_is_lost_only_after_its_last_message() {
     assert_eq!(one.lost(0), Some(Lost::Closed));
 }
 
+/// A rank that has waited for long makes few calls, between which it sleeps.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_last_message_arrives_within_a_few_calls() {
+    let [mut zero, mut one] = pair([None, None]);
+    zero.close(1, id(), Signal::Leave);
+    std::thread::sleep(Duration::from_millis(100));
+    let has_arrived = (0..50).any(|_| matches!(receive(&mut one, 0), Ok(Received::Message(..))));
+    assert!(has_arrived, "the stream was not read");
+}
+
 /// Returns the header of an active message.
 fn header(token: &Token, number: u64, frames: &[u8]) -> Vec<u8> {
     [&token[..], &number.to_le_bytes(), frames].concat()
