@@ -153,7 +153,8 @@ impl Library {
         let status = unsafe { (ucx.ucp_init_version)(API.0, API.1, &params, config, &mut context) };
         // SAFETY: the configuration was read above, and is not used again.
         unsafe { (ucx.ucp_config_release)(config) };
-        self.check(status).map_err(|why| format!("UCX cannot be initialized: {why}"))?;
+        self.check(status)
+            .map_err(|why| format!("UCX cannot be initialized: {why}; check UCX_TLS and UCX_NET_DEVICES"))?;
         Ok(Context { handle: context, supports_cuda: self.memory_types(context) >> MEMORY_TYPE_CUDA & 1 == 1 })
     }
 
