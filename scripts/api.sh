@@ -10,5 +10,5 @@ mkdir -p "$target"
 printf '#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec "%s" "$@"\n' "$(command -v "${RUSTDOC:-rustdoc}")" >"$target/rustdoc-json"
 chmod +x "$target/rustdoc-json"
 RUSTDOC=$target/rustdoc-json RUSTDOCFLAGS="-Z unstable-options --output-format json" \
-    cargo doc --quiet --no-deps "${packages[@]/#/--package=}" --features mscclpp/cuda,mscclpp/inspect
+    cargo doc --quiet --no-deps "${packages[@]/#/--package=}" --features mscclpp/cuda
 MSCCLPP_RUSTDOC_JSON="$target/doc" cargo test --quiet --workspace --test repository api:: -- --ignored

@@ -41,7 +41,6 @@
 //! |---|---|
 //! | `process`, by default | ranks as processes and calls between them ([`Communicator`], [`bootstrap`]), on Linux; without it ranks run in one process, which compiles for Windows and macOS too |
 //! | `cuda` | CUDA devices; with it `process` |
-//! | `inspect` | pictures, differences and counts of plans |
 #![forbid(unsafe_code)]
 
 pub use mscclpp_algorithms as algorithms;

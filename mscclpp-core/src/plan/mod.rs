@@ -5,16 +5,13 @@
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
-#[cfg(any(feature = "inspect", test))]
 pub mod diff;
 mod format;
-#[cfg(any(feature = "inspect", test))]
 pub mod graph;
 pub mod image;
 pub mod json;
 mod op;
 pub mod raw;
-#[cfg(any(feature = "inspect", test))]
 pub mod stats;
 pub mod text;
 

@@ -109,7 +109,6 @@ impl<'a> BlockNames<'a> {
     }
 
     /// Returns owner and kind of the remote buffer at a position, whether or not it has a name.
-    #[cfg(any(feature = "inspect", test))]
     pub(crate) fn remote(&self, position: u32, kind: Option<ChannelKind>) -> Option<(u32, BufferKind)> {
         let number = *self.block.remote_buffers(kind?).get(position as usize)?;
         self.rank.tables.remote_buffers.get(number as usize).map(|buffer| (buffer.rank, buffer.buffer))

@@ -66,8 +66,8 @@ fn work(bootstrap: Bootstrap) -> Result<()> {
 
     // A communicator is made from a bootstrap, whatever way the ranks have found each other.
     let comm = Communicator::from(bootstrap);
-    if let Some(device) = examples::device_with_compiler(&comm) {
-        examples::ping_pong(&comm, &device)?;
+    if let Some(device) = examples_cuda::device_with_compiler(&comm) {
+        examples_cuda::ping_pong(&comm, &device)?;
     }
     // Rank 0 forwards the last messages of the other ranks, so no rank exits before the barrier.
     Ok(comm.barrier()?)

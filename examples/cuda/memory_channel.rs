@@ -30,12 +30,12 @@ struct Exchange {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let sizes = examples::sizes(&[1024, 16384])?;
-    examples::on_ranks(2, |comm: &Communicator| {
-        let Some(device) = examples::device_with_compiler(comm) else { return Ok(()) };
+    let sizes = examples_cuda::sizes(&[1024, 16384])?;
+    examples_cuda::on_ranks(2, |comm: &Communicator| {
+        let Some(device) = examples_cuda::device_with_compiler(comm) else { return Ok(()) };
         let module = device.module(&Source::new("memory_channel.cu", include_str!("memory_channel.cu")))?;
         let stream = device.stream()?;
-        let pair = examples::Pair::new(comm);
+        let pair = examples_cuda::Pair::new(comm);
         for &bytes in &sizes {
             let count = bytes as usize / size_of::<u32>();
             // The parts of both ranks of the pair, then packets for one part, which take twice the bytes.
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     // synchronized the stream.
                     unsafe { function.launch(stream, BLOCKS, THREADS, &exchange) }
                 };
-                let time = examples::time_in_graph(&stream, pair.is_whole, launch)?;
+                let time = examples_cuda::time_in_graph(&stream, pair.is_whole, launch)?;
                 flag = exchange.flag;
                 channels.synchronize(&stream)?;
                 pair.check(channels.local(), count, kernel)?;

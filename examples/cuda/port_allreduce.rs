@@ -113,7 +113,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(error) if error.kind() == ErrorKind::NotLaunched => Communicator::local(1)?.remove(0),
         comm => comm?,
     };
-    let Some(device) = examples::device_with_compiler(&comm) else { return Ok(()) };
+    let Some(device) = examples_cuda::device_with_compiler(&comm) else { return Ok(()) };
     run(&comm, &device)
 }
 

@@ -32,8 +32,8 @@ struct Ring {
 }
 
 fn main() -> mscclpp::Result<()> {
-    examples::on_ranks(1, |comm| {
-        let Some(device) = examples::device_with_compiler(comm) else { return Ok(()) };
+    examples_cuda::on_ranks(1, |comm| {
+        let Some(device) = examples_cuda::device_with_compiler(comm) else { return Ok(()) };
         let (rank, ranks) = (comm.rank(), comm.num_ranks());
         let (next, previous) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
         let module = device.module(&Source::new("channels.cu", include_str!("channels.cu")))?;

@@ -13,7 +13,7 @@ use mscclpp::runtime::cuda::DeviceVec;
 const COUNT: usize = 10_003;
 
 fn main() -> mscclpp::Result<()> {
-    examples::on_ranks(1, |comm| {
+    examples_cuda::on_ranks(1, |comm| {
         let (rank, size) = (comm.rank(), comm.num_ranks());
         let device = match comm.device() {
             Ok(device) => device,

@@ -12,8 +12,8 @@ use mscclpp::prelude::*;
 
 fn main() -> mscclpp::Result<()> {
     // The ranks are threads. Under a launcher they are processes instead, and nothing else changes.
-    examples::on_ranks(2, |comm: &Communicator| {
-        let Some(device) = examples::device_with_compiler(comm) else { return Ok(()) };
-        examples::ping_pong(comm, &device)
+    examples_cuda::on_ranks(2, |comm: &Communicator| {
+        let Some(device) = examples_cuda::device_with_compiler(comm) else { return Ok(()) };
+        examples_cuda::ping_pong(comm, &device)
     })
 }

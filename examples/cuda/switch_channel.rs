@@ -31,10 +31,10 @@ struct AllReduce {
 }
 
 fn main() -> mscclpp::Result<()> {
-    examples::on_ranks(2, |comm: &Communicator| {
+    examples_cuda::on_ranks(2, |comm: &Communicator| {
         let (rank, ranks) = (comm.rank(), comm.num_ranks());
         assert!(ranks as usize <= MAX_RANKS, "expected at most {MAX_RANKS} ranks, found {ranks}");
-        let Some(device) = examples::device_with_compiler(comm) else { return Ok(()) };
+        let Some(device) = examples_cuda::device_with_compiler(comm) else { return Ok(()) };
         let module = device.module(&Source::new("switch_channel.cu", include_str!("switch_channel.cu")))?;
         let stream = device.stream()?;
         let memory = comm.on(&stream).alloc::<f32>(COUNT)?;

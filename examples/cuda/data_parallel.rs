@@ -45,8 +45,8 @@ struct Step {
 struct Kernels([Function; 3]);
 
 fn main() -> mscclpp::Result<()> {
-    examples::on_ranks(1, |comm| {
-        let Some(device) = examples::device_with_compiler(comm) else { return Ok(()) };
+    examples_cuda::on_ranks(1, |comm| {
+        let Some(device) = examples_cuda::device_with_compiler(comm) else { return Ok(()) };
         let module = device.module(&Source::new("data_parallel.cu", include_str!("data_parallel.cu")))?;
         let kernels = ["forward", "backward", "update"].map(|name| module.function(name));
         let [forward, backward, update] = kernels;

@@ -25,13 +25,13 @@ struct Exchange {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let sizes = examples::sizes(&[1024, 16384])?;
-    examples::on_ranks(2, |comm: &Communicator| {
-        let Some(device) = examples::device_with_compiler(comm) else { return Ok(()) };
+    let sizes = examples_cuda::sizes(&[1024, 16384])?;
+    examples_cuda::on_ranks(2, |comm: &Communicator| {
+        let Some(device) = examples_cuda::device_with_compiler(comm) else { return Ok(()) };
         let kernel = device.module(&Source::new("port_channel.cu", include_str!("port_channel.cu")))?;
         let kernel = kernel.function("exchange")?;
         let stream = device.stream()?;
-        let pair = examples::Pair::new(comm);
+        let pair = examples_cuda::Pair::new(comm);
         for &bytes in &sizes {
             let count = bytes as usize / size_of::<u32>();
             let memory = comm.on(&stream).alloc::<u32>(2 * count)?;
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 // synchronized the stream.
                 unsafe { kernel.launch(stream, 1, 32, &exchange) }
             };
-            let time = examples::time_in_graph(&stream, pair.is_whole, launch)?;
+            let time = examples_cuda::time_in_graph(&stream, pair.is_whole, launch)?;
             channels.synchronize(&stream)?;
             pair.check(channels.local(), count, "put with signal")?;
             pair.print("put with signal", bytes, time);
