@@ -125,7 +125,7 @@ for arch in sm_90 sm_100; do
 done
 
 # Every source compiles alone.
-for source in *.cu ../dev/benches/cuda/*.cu ../examples/*.cu; do
+for source in *.cu ../dev/benches/cuda/*.cu ../examples/cuda/*.cu; do
     nvcc -std=c++17 -I. -c -o "$work/alone.o" "$source"
 done
 

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Compares the public items of the published crates with docs/api.txt; `MSCCLPP_BLESS=1 scripts/api.sh` rewrites the page.
+# Documents all crates without warnings, and compares the public items of the published ones with docs/api.txt;
+# `MSCCLPP_BLESS=1 scripts/api.sh` rewrites the page.
 # rustdoc's description of crates is unstable, so RUSTC_BOOTSTRAP opens it in a stable compiler: in rustdoc alone, because build
 # scripts of dependencies read the variable, and what they build is shared with `cargo doc`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-packages=(mscclpp mscclpp-core mscclpp-algorithms mscclpp-bootstrap mscclpp-exec mscclpp-fuzz mscclpp-kernels mscclpp-nccl)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 mkdir -p "$target"
 printf '#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec "%s" "$@"\n' "$(command -v "${RUSTDOC:-rustdoc}")" >"$target/rustdoc-json"
 chmod +x "$target/rustdoc-json"
-RUSTDOC=$target/rustdoc-json RUSTDOCFLAGS="-Z unstable-options --output-format json" \
-    cargo doc --quiet --no-deps "${packages[@]/#/--package=}" --features mscclpp/cuda
+RUSTDOC=$target/rustdoc-json RUSTDOCFLAGS="-D warnings -Z unstable-options --output-format json" cargo doc --quiet --no-deps --workspace
 MSCCLPP_RUSTDOC_JSON="$target/doc" cargo test --quiet --workspace --test repository api:: -- --ignored

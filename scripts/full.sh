@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# What takes too long for every change: the suites that measure how much the checks refuse and withstand, and long runs of the
-# executors. Ends with the figures of all parts in one block, which go into docs/measured.md. Needs nothing but Rust; hours on two
-# cores if all parts run. Parts that only a device can show are in scripts/gpu.sh.
+# Before a release: every long random suite, and every further system, toolchain, client and package. Hours on two cores. Parts that
+# only a device can show are in scripts/gpu.sh.
 #
 # Usage: MSCCLPP_CONFORMANCE=FOLDER scripts/full.sh [PART ...]     all parts by default; the folder has the reference plans
+#
+# A part that fails does not stop the others. Without arguments, parts that have passed on this commit are not run again, so that an
+# interrupted run can be continued. Ends with a table of parts, and with the figures that they printed, which go into
+# docs/measured.md; logs are in target/full.
 #   loops      random plans with loops, changed once or twice: every number of iterations, and the fuzzer
 #   mutants    shipped and reference plans, changed in every way
 #   programs   random programs with loops against runs at every size, and unequal slices
@@ -16,21 +19,26 @@
 #              simulated devices: right results, and removed waits that are found with 100 of 100 seeds
 #   scale      scripts/scale.sh: 64 processes as 8 hosts of 8, and what a rank needs as their number
 #              grows; start-up of up to 1 024 ranks
+#   systems    the oldest Rust that the manifests promise, Windows and macOS
 #   clients    clients of NCCL in Python, among them vLLM's wrapper (340 MB to download)
-#   python     the backend of PyTorch: all failures on PyTorch 2.11.0, tensors of more than 2^31 elements (9 GB of memory), and
-#              all jobs by torchrun
+#   python     the backend of PyTorch: all failures on PyTorch 2.11.0, tensors of more than 2^31 elements (9 GB of memory), all jobs by
+#              torchrun, and the package as pip installs it
+#   examples   all examples and kinds of calls on simulated devices
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
 #   sanitizer  scripts/sanitize.sh
 #   links      scripts/links.sh --long: cables that are slow, lose packets, or delay and reorder them, also for simulated devices
 #   ucx        scripts/ucx.sh over further transports of UCX, with every plan, also for simulated devices; takes a debug build
 #              of the command
-#   packages   `cargo deny`: bans, licenses and sources of dependencies; installs cargo-deny into target/deny where it is missing
+#   packages   scripts/package.sh; `cargo deny`: bans, licenses and sources of dependencies, installed into target/deny where it is
+#              missing
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+readonly parts=(loops mutants programs small processes transport scale systems clients python examples hostile devices sanitizer links ucx packages)
+logs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/full
+mkdir -p "$logs"
+commit=$(git rev-parse --short HEAD)
 
 tests() { # PACKAGE TARGET... -- FILTER...
     cargo test --release -p "$@" --nocapture
@@ -72,6 +80,36 @@ part() {
         scripts/scale.sh
         cargo bench --quiet -p mscclpp-bootstrap --bench startup
         ;;
+    systems)
+        local oldest system
+        oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+        rustup toolchain install "$oldest" --profile minimal
+        cargo "+$oldest" check -p mscclpp -p mscclpp-cli
+        # `ui-tests/tests/system.rs` says what needs Linux.
+        for system in x86_64-pc-windows-msvc aarch64-apple-darwin; do
+            rustup target add "$system"
+            cargo check --target "$system" -p mscclpp-core -p mscclpp-macros -p mscclpp-algorithms -p mscclpp-fuzz -p mscclpp-kernels
+            cargo check --target "$system" -p mscclpp --no-default-features --tests
+        done
+        ;;
+    examples)
+        local name call
+        cargo build --workspace --examples -p mscclpp-cli
+        for name in native_allreduce ping_pong bootstrap; do # `bootstrap` starts its second process itself
+            PROFILE=dev scripts/simulated-cuda.sh -- "${CARGO_TARGET_DIR:-target}/debug/examples/$name"
+        done
+        for name in memory_channel port_channel switch_channel data_parallel channels port_allreduce; do
+            PROFILE=dev scripts/simulated-cuda.sh --multicast 8 -n 4 -- "${CARGO_TARGET_DIR:-target}/debug/examples/$name"
+        done
+        # Devices of which only pairs can access each other's memory.
+        PROFILE=dev scripts/simulated-cuda.sh -n 4 --devices 4 --peers 2 -- "${CARGO_TARGET_DIR:-target}/debug/examples/device_all_reduce"
+        for call in all_reduce gather scatter all_to_all_v barrier; do
+            PROFILE=dev scripts/simulated-cuda.sh -- mscclpp bench "$call" --backend cuda --gpus 4 --begin 1K --end 4K --iters 1 --json
+        done
+        PROFILE=dev scripts/simulated-cuda.sh -n 4 -- mscclpp bench all_reduce --backend cuda --begin 1K --end 4K --iters 1 --json
+        PROFILE=dev scripts/simulated-cuda.sh -- mscclpp tune broadcast --backend cuda --gpus 2 --begin 1K --end 1K --iters 1 \
+            --blocks 1 --threads 64 --output target/simulated-cuda/tuning.toml
+        ;;
     clients)
         local client
         for client in sglang vllm nccl4py; do
@@ -91,6 +129,7 @@ part() {
         for job in collectives lists transfers programs training groups; do
             PYTHONPATH=$package OMP_NUM_THREADS=1 NUM_PROGRAMS=50 "$python" -m torch.distributed.run --nproc-per-node 4 "mscclpp-python/tests/jobs/$job.py"
         done
+        scripts/python-install.sh 2.15.0
         ;;
     hostile)
         cargo bench -p mscclpp-core --bench hostile
@@ -103,28 +142,54 @@ part() {
         ;;
     links)
         # It builds the command and the simulated driver.
+        command -v nft >/dev/null || apt-get install --quiet --yes nftables >/dev/null 2>&1 || echo "skipped: nftables"
         scripts/simulated-cuda.sh -- scripts/links.sh --long "${CARGO_TARGET_DIR:-target}/release/mscclpp"
         ;;
     ucx)
         scripts/ucx.sh posix,cma sysv
+        MSCCLPP_UCX=$(scripts/ucx-env.sh) PROFILE=dev scripts/simulated-cuda.sh -- scripts/ucx.sh all
         MSCCLPP_UCX=$(scripts/ucx-env.sh) PLANS=all PROFILE=dev scripts/simulated-cuda.sh -- scripts/ucx.sh tcp,cuda_copy posix,cma,cuda
         ;;
     packages)
+        scripts/package.sh
         local deny
         deny=$(command -v cargo-deny || echo target/deny/bin/cargo-deny)
         [ -x "$deny" ] || cargo install --quiet --debug --locked --root target/deny cargo-deny
         "$deny" check bans licenses sources
         ;;
-    *)
-        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, transport, scale, clients, python, hostile, devices, sanitizer, links, ucx or packages" >&2
-        exit 2
-        ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- loops mutants programs small processes transport scale clients python hostile devices sanitizer links ucx packages
+# Runs a part. What it prints is also in its log, whose last line says how it ended.
+run() {
+    local start=$SECONDS result=passed
+    # In a shell of its own, where `set -e` holds also though this one looks at the status.
+    scripts/full.sh --part "$1" 2>&1 | tee "$logs/$1" || result=failed
+    echo "$result at $commit in $((SECONDS - start)) s" >>"$logs/$1"
+    [ "$result" = passed ]
+}
+
+if [ "${1:-}" = --part ]; then
+    part "$2"
+    exit
+fi
+named=$#
+[ $# -gt 0 ] || set -- "${parts[@]}"
 for name in "$@"; do
-    part "$name" 2>&1 | tee -a "$log"
+    [[ " ${parts[*]} " == *" $name "* ]] || {
+        echo "no part \`$name\`; expected one of ${parts[*]}" >&2
+        exit 2
+    }
 done
-printf '\n== figures for docs/measured.md: %s, %s, %s cores\n' "$(date -u +%F)" "$(git rev-parse --short HEAD)" "$(nproc)"
-grep -vE '^(running [0-9]|test |successes:|failures:|$)|^ *(Blocking|Compiling|Checking|Finished|Running|Executable|Doc-tests) ' "$log"
+status=0
+for name in "$@"; do
+    if [ $named -eq 0 ] && tail -n 1 "$logs/$name" 2>/dev/null | grep -q "^passed at $commit "; then continue; fi
+    run "$name" || status=1
+done
+printf '\n== parts\n'
+for name in "$@"; do printf '%-10s %s\n' "$name" "$(tail -n 1 "$logs/$name")"; done
+printf '\n== figures for docs/measured.md: %s, %s, %s cores\n' "$(date -u +%F)" "$commit" "$(nproc)"
+for name in "$@"; do
+    grep -vE '^(running [0-9]|test |successes:|failures:|$|(passed|failed) at )|^ *(Blocking|Compiling|Checking|Finished|Running|Executable|Doc-tests) ' "$logs/$name" || true
+done
+exit $status

@@ -204,6 +204,19 @@ fn plan_file_is_measured() {
 }
 
 #[test]
+fn plan_without_given_ranks_is_measured_on_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("plan.json").to_str().expect("UTF-8").to_owned();
+    for (words, ranks) in [("allreduce_ring --ranks 3", 3), ("allgather_hierarchical --ranks 4 --ranks-per-node 2", 4)] {
+        let export = ["plan", "export", "-o", &path].into_iter().chain(words.split(' '));
+        mscclpp(export).succeeds();
+        let run = mscclpp(["bench", "--plan", &path, "--end", "1K", "-n", "1", "--json"]).succeeds();
+        let row: serde_json::Value = serde_json::from_str(run.stdout.trim()).expect("one size");
+        assert_eq!(row["ranks"], ranks, "{words}");
+    }
+}
+
+#[test]
 fn placement_that_a_plan_does_not_have_is_refused() {
     let refused = |words: &str| mscclpp(words.split(' ')).ends_with(2).stderr;
     assert!(

@@ -14,7 +14,8 @@ fn every_algorithm_runs_and_is_right_at_an_odd_count() {
     for algorithm in mscclpp(["plan", "list", "--json"]).succeeds().json().as_array().unwrap() {
         let name = algorithm["name"].as_str().unwrap();
         let words = ["run", name, "--ranks", "4", "--count", "1037", "--iters", "1", "--any-size", "--json"];
-        let json = mscclpp(words).succeeds().json();
+        let run = mscclpp(words).succeeds();
+        let json = run.json();
         assert_eq!((&json["verified"], &json["ok"]), (&true.into(), &true.into()), "{json}");
         // Parts are equal where the collective is made of them.
         let count = match json["collective"].as_str().unwrap() {
@@ -22,6 +23,8 @@ fn every_algorithm_runs_and_is_right_at_an_odd_count() {
             _ => 1037,
         };
         assert_eq!(json["rows"][0]["count"], count, "{json}");
+        let is_warned = run.stderr.contains("warning: 1037 elements are rounded up to 1040: ");
+        assert_eq!(is_warned, count == 1040, "{}", run.stderr);
     }
 }
 

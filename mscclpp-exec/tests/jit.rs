@@ -77,7 +77,7 @@ fn the_interpreter_compiles() -> Result<(), Failed> {
 
 fn the_example_compiles() -> Result<(), Failed> {
     for device in DEVICES {
-        let text = include_str!("../../examples/native_allreduce.cu");
+        let text = include_str!("../../examples/cuda/native_allreduce.cu");
         let found = image(&Nvrtc::new(device)?, &Source::new("native_allreduce.cu", text))?;
         assert!(found.log.contains("'native_allreduce'"), "{}", found.log);
     }

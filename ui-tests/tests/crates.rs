@@ -30,6 +30,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("dev/cudart", "mscclpp-mock-cudart", &[]),
     ("dev/mock", "mscclpp-mock-cuda", &["mscclpp-dev", "mscclpp-exec", "mscclpp-kernels"]),
     ("examples", "examples", &["mscclpp"]),
+    ("examples/cuda", "examples-cuda", &["examples", "mscclpp"]),
     ("ui-tests", "ui-tests", &["mscclpp"]),
     ("conformance", "conformance", &[]),
 ];

@@ -259,7 +259,7 @@ fn contexts_per_allocation_follow_the_memory(rig: &Rig) -> Result<(), Failed> {
     expect_contexts("the run was dropped", &contexts, [4, 4])
 }
 
-const EXAMPLE: &str = include_str!("../../../examples/native_allreduce.cu");
+const EXAMPLE: &str = include_str!("../../../examples/cuda/native_allreduce.cu");
 
 type Calls = Arc<[AtomicU32; 2]>;
 

@@ -176,7 +176,7 @@ impl Counts {
         Ok(Self { counts, dtype: args.dtype })
     }
 
-    /// Rounds up to equal parts where the collective consists of parts. Sizes that become equal are run once.
+    /// Rounds up to equal parts where the collective consists of parts, and warns if a single size was requested. Sizes that become equal are run once.
     fn for_plan(self, plan: &PlanTree) -> Result<Vec<u64>> {
         use CollectiveKind::{AllGather, AllToAll, ReduceScatter};
         let parts = match plan.collective.kind {
@@ -184,9 +184,17 @@ impl Counts {
             _ => 1,
         };
         let (dtype, mut counts) = (self.dtype, Vec::new());
-        for count in self.counts {
+        for &count in &self.counts {
             let round = count.checked_next_multiple_of(parts).filter(|round| bytes(*round, dtype).is_some());
             counts.push(round.ok_or_else(|| too_large(plan, count, dtype))?);
+        }
+        if let ([asked], [round]) = (&self.counts[..], &counts[..])
+            && asked != round
+        {
+            warn(format_args!(
+                "{asked} elements are rounded up to {round}: {} of {parts} ranks takes {parts} equal parts",
+                plan.collective.kind.name()
+            ));
         }
         counts.dedup();
         Ok(counts)

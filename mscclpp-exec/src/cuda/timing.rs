@@ -20,10 +20,49 @@ pub struct LaunchTimes {
 }
 
 /// Number of rounds, of which the median is taken.
-const ROUNDS: usize = 9;
+const MAX_ROUNDS: u32 = 9;
 
 /// Number of launches in a graph.
-const LAUNCHES_PER_GRAPH: u32 = 10;
+const MAX_LAUNCHES_PER_GRAPH: u32 = 10;
+
+/// Microseconds of launches in a round.
+const ROUND_TIME: f64 = 20_000.0;
+
+/// Microseconds that launches which take long may take together: an odd number of rounds with one launch each, at least one round.
+const TOTAL_TIME: f64 = 4e6;
+
+/// How often launches are repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Repetitions {
+    rounds: u32,
+    launches_per_graph: u32,
+    /// Replays of the graph in a round.
+    replays: u32,
+}
+
+impl Repetitions {
+    /// Returns the repetitions for a given number of launches in a round, or else for the microseconds that one launch takes.
+    fn new(launches: Option<u32>, once: f64) -> Self {
+        if let Some(launches) = launches {
+            let launches_per_graph = launches.clamp(1, MAX_LAUNCHES_PER_GRAPH);
+            let rounds = if launches < MAX_LAUNCHES_PER_GRAPH { 1 } else { MAX_ROUNDS };
+            return Self { rounds, launches_per_graph, replays: launches.div_ceil(launches_per_graph).max(1) };
+        }
+        let per_round = 2.0 * f64::from(MAX_LAUNCHES_PER_GRAPH);
+        if once * per_round * f64::from(MAX_ROUNDS) <= TOTAL_TIME {
+            let replays = (ROUND_TIME / once / f64::from(MAX_LAUNCHES_PER_GRAPH)).clamp(1.0, 100.0) as u32;
+            return Self { rounds: MAX_ROUNDS, launches_per_graph: MAX_LAUNCHES_PER_GRAPH, replays };
+        }
+        // In a round the launch is replayed, and launched alone.
+        let rounds = (TOTAL_TIME / once / 2.0).clamp(1.0, f64::from(MAX_ROUNDS)) as u32;
+        Self { rounds: rounds - (rounds + 1) % 2, launches_per_graph: 1, replays: 1 }
+    }
+
+    /// Number of launches in a round that are made one by one.
+    fn eager(self) -> u32 {
+        self.replays.min(10) * self.launches_per_graph
+    }
+}
 
 /// Measures launches of a prepared plan, as [`time_launches`] does. The contents of the buffers are unspecified
 /// afterwards.
@@ -58,7 +97,8 @@ pub fn time(
 }
 
 /// Measures launches, with the device's clock where the device is measured: in rounds of the given number of launches,
-/// or of about 20 ms. `launch` enqueues one on the stream, and its resources must outlive the call; `done` waits for
+/// or of about 20 ms. Fewer than ten launches are one round; launches that take long, as on a simulated device, are repeated
+/// for about 4 s. `launch` enqueues one on the stream, and its resources must outlive the call; `done` waits for
 /// all of them and returns whether they succeeded.
 ///
 /// # Errors
@@ -72,7 +112,7 @@ pub fn time_launches(
     time_rounds(stream, launches, Ok, launch, done)
 }
 
-/// Measures launches in rounds, whose number of launches follows from what `agree` returns for the microseconds of a graph.
+/// Measures launches in rounds, whose number of launches follows from what `agree` returns for the microseconds of a launch.
 fn time_rounds(
     stream: &Stream,
     launches: Option<u32>,
@@ -80,27 +120,34 @@ fn time_rounds(
     mut launch: impl FnMut(&Stream) -> Result<(), Error>,
     done: impl Fn(&Stream) -> Result<(), Error>,
 ) -> Result<LaunchTimes, Error> {
-    let graph = stream.capture(|stream| (0..LAUNCHES_PER_GRAPH).try_for_each(|_| launch(stream)))?;
+    // The first launch also does what is done once.
+    launch(stream)?;
+    done(stream)?;
+    let once = if launches.is_some() {
+        agree(1.0)?
+    } else {
+        let start = stream.event()?;
+        launch(stream)?;
+        let end = stream.event()?;
+        done(stream)?;
+        agree(end.microseconds_since(&start)?.max(1.0))?
+    };
+    let repetitions = Repetitions::new(launches, once);
+    let Repetitions { rounds, launches_per_graph, replays } = repetitions;
+    let graph = stream.capture(|stream| (0..launches_per_graph).try_for_each(|_| launch(stream)))?;
     // SAFETY: the resources of the captured launches outlive the graph, which is dropped after its last launch is
     // complete.
     let replay = || unsafe { graph.launch(stream) };
     replay()?;
     done(stream)?;
-    let (start, (), end) = (stream.event()?, replay()?, stream.event()?);
-    done(stream)?;
-    let once: f64 = agree(end.microseconds_since(&start)?.max(1.0))?;
-    let replays = match launches {
-        Some(launches) => launches.div_ceil(LAUNCHES_PER_GRAPH),
-        None => (20_000.0 / once).clamp(1.0, 100.0) as u32,
-    };
-    let eager = replays.min(10) * LAUNCHES_PER_GRAPH;
+    let eager = repetitions.eager();
     let mut times = [const { Vec::new() }; 3];
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let start = stream.event()?;
         (0..replays).try_for_each(|_| replay())?;
         let end = stream.event()?;
         done(stream)?;
-        times[0].push(end.microseconds_since(&start)? / f64::from(LAUNCHES_PER_GRAPH * replays));
+        times[0].push(end.microseconds_since(&start)? / f64::from(launches_per_graph * replays));
         let (start, clock) = (stream.event()?, Instant::now());
         (0..eager).try_for_each(|_| launch(stream))?;
         let host = clock.elapsed();
@@ -111,7 +158,27 @@ fn time_rounds(
     }
     let [graph, eager, host] = times.map(|mut times| {
         times.sort_by(f64::total_cmp);
-        Duration::from_secs_f64(times[ROUNDS / 2].max(0.0) / 1e6)
+        Duration::from_secs_f64(times[times.len() / 2].max(0.0) / 1e6)
     });
     Ok(LaunchTimes { graph, eager, host })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_follow_the_request_or_the_time_of_a_launch() {
+        let of = |launches, once| {
+            let of = Repetitions::new(launches, once);
+            (of.rounds, of.launches_per_graph, of.replays)
+        };
+        assert_eq!(of(Some(1), 1.0), (1, 1, 1));
+        assert_eq!(of(Some(25), 1.0), (9, 10, 3));
+        assert_eq!(of(None, 2.0), (9, 10, 100));
+        assert_eq!(of(None, 1000.0), (9, 10, 2));
+        // Launches of a simulated device.
+        assert_eq!(of(None, 300_000.0), (5, 1, 1));
+        assert_eq!(of(None, 1e9), (1, 1, 1));
+    }
 }

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use mscclpp_algorithms as algorithms;
+use mscclpp_bootstrap::Environment;
 use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
@@ -77,6 +78,11 @@ impl Call {
         Ok(())
     }
 
+    /// Returns the number of ranks per node where all of `num_ranks` ranks are tasks: that of the plan, otherwise all.
+    pub(super) fn ranks_per_node(&self, num_ranks: u32) -> u32 {
+        self.loaded.as_ref().map_or(num_ranks, Plan::ranks_per_node)
+    }
+
     /// Whether there is a plan to register.
     pub(super) fn has_plan(&self) -> bool {
         self.loaded.is_some()
@@ -121,7 +127,9 @@ fn fix(args: &mut BenchArgs, plan: &Plan, asked: Option<CollectiveKind>) -> Resu
     if let Some(given) = given {
         return usage(format!("plan `{name}` is for {ranks} ranks, found {given}"));
     }
-    if args.backend == crate::args::Backend::Cuda && args.virtual_ranks.is_empty() {
+    // Without ranks of a launcher or of an option, those of the plan are tasks of this process.
+    let is_alone = args.ranks.is_none() && !args.unregistered && Environment::launcher().is_none();
+    if args.virtual_ranks.is_empty() && (args.backend == crate::args::Backend::Cuda || is_alone) {
         args.virtual_ranks = vec![ranks];
     }
     if let [op] = plan.tree().reductions()[..]

@@ -46,6 +46,7 @@ pub(super) fn bench(args: &Call, gpus: Option<u32>, sizes: &[u64]) -> Result<u64
             backend: select::Backend::Cuda,
             multicast,
             max_blocks: executor.max_blocks(),
+            ranks_per_node: args.ranks_per_node(ranks),
             ..Request::new(args.collective, ranks, args.rooted.call.dtype, bytes)
         };
         let ranks = Ranks { executor: &executor, num_devices: executor.devices().len(), comm: None };

@@ -28,19 +28,16 @@ impl MeasuredOnDevices<'_> {
     /// The header, for ranks and devices that are described so.
     pub(super) fn header(&self, ranks: &str) -> String {
         let Measured { call, in_place, dtype, op, .. } = self.call;
+        let line = |[size, time, eager, host, algbw, busbw, wrong, blocks, plan]: [&str; 9]| {
+            let times = format!("#{size:>14} {time:>11} {eager:>11} {host:>9}");
+            format!("{times} {algbw:>8} {busbw:>8} {wrong:>8} {blocks:>7}  {plan}").trim_end().to_owned()
+        };
         format!(
-            "# {call}: {ranks}, {}, {dtype}{}\n#{:>14} {:>11} {:>11} {:>9} {:>8} {:>8} {:>8} {:>7}  {}\n",
+            "# {call}: {ranks}, {}, {dtype}{}\n{}\n{}\n",
             if in_place { "in place" } else { "out of place" },
             op.map_or_else(String::new, |op| format!(", {op}")),
-            "size",
-            "time (us)",
-            "eager (us)",
-            "host (us)",
-            "algbw",
-            "busbw",
-            "#wrong",
-            "blocks",
-            "plan",
+            line(["size", "time", "eager", "host", "algbw", "busbw", "#wrong", "blocks", "plan"]),
+            line(["(B)", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "", "", ""]),
         )
     }
 

@@ -43,8 +43,11 @@ impl<'a> Measured<'a> {
     }
 
     pub(super) fn header(&self) -> String {
+        let line = |[size, time, algbw, busbw, wrong, plan]: [&str; 6]| {
+            format!("#{size:>14} {time:>11} {algbw:>8} {busbw:>8} {wrong:>8}  {plan}").trim_end().to_owned()
+        };
         format!(
-            "# {}: {} {}{}, {}, {} buffers, {}{}\n#{:>14} {:>11} {:>8} {:>8} {:>8}  {}\n",
+            "# {}: {} {}{}, {}, {} buffers, {}{}\n{}\n{}\n",
             self.call,
             self.ranks,
             if self.virtually { "virtual " } else { "" },
@@ -53,12 +56,8 @@ impl<'a> Measured<'a> {
             self.buffers(),
             self.dtype,
             self.op.map_or_else(String::new, |op| format!(", {op}")),
-            "size",
-            "time (us)",
-            "algbw",
-            "busbw",
-            "#wrong",
-            "plan",
+            line(["size", "time", "algbw", "busbw", "#wrong", "plan"]),
+            line(["(B)", "(us)", "(GB/s)", "(GB/s)", "", ""]),
         )
     }
 

@@ -22,6 +22,7 @@ pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
     for &ranks in &args.virtual_ranks {
         let of = |bytes| Request {
             virtual_ranks: true,
+            ranks_per_node: args.ranks_per_node(ranks),
             ..Request::new(args.collective, ranks, args.rooted.call.dtype, bytes)
         };
         let requests = sizes.iter().map(|&size| super::request(args, size, of, ranks));
