@@ -10,6 +10,8 @@
 #   loops      random plans with loops, changed once or twice: every number of iterations, and the fuzzer
 #   mutants    shipped and reference plans, changed in every way
 #   programs   random programs with loops against runs at every size, and unequal slices
+#   evaluator  random functions and programs, evaluated and compiled
+#   executors  all built-in algorithms on up to 64 ranks: costs, results of processes, random plans through the passes of executors
 #   small      random small plans that the checks accept, fuzzed in launches of changing sizes
 #   processes  a thousand launches of 4 MiB between processes on two hosts, a million mixed
 #              calls, and 10 000 rounds of faults whose root cause all ranks must name; what
@@ -35,7 +37,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly parts=(loops mutants programs small processes transport scale systems clients python examples hostile devices sanitizer links ucx packages)
+readonly parts=(loops mutants programs evaluator executors small processes transport scale systems clients python examples hostile devices sanitizer links ucx packages)
 logs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/full
 mkdir -p "$logs"
 commit=$(git rev-parse --short HEAD)
@@ -58,8 +60,16 @@ part() {
         MSCCLPP_LOOP_PROGRAMS=30000 tests mscclpp-core --lib -- check::loops check::race::every
         MSCCLPP_SLICES=1500 tests mscclpp-core --lib -- check::slices
         ;;
+    evaluator)
+        MSCCLPP_RANDOM=5000 tests mscclpp-eval --test integration -- random::
+        ;;
+    executors)
+        MSCCLPP_SOAK=1 tests mscclpp-exec --test integration -- algorithms:: process::results::
+        MSCCLPP_PLANS=20000 tests mscclpp-exec --lib -- validate::
+        MSCCLPP_SEEDS=16 tests mscclpp-fuzz --test integration -- fuzz::builtin
+        ;;
     small)
-        MSCCLPP_SCRIPTS=60000 tests mscclpp-fuzz --test integration -- fuzz::small
+        MSCCLPP_SCRIPTS=60000 MSCCLPP_SIZES=10000 MSCCLPP_FREES=10000 MSCCLPP_TURNS=10000 tests mscclpp-fuzz --test integration -- fuzz::small
         ;;
     processes)
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::
@@ -69,7 +79,8 @@ part() {
         MSCCLPP_NCCL_DIVISION_ROUNDS=1000 tests mscclpp-dev --test nccl -- random_divisions
         ;;
     transport)
-        MSCCLPP_SOAK=20 tests mscclpp-exec --lib -- process::wire transport::
+        MSCCLPP_SOAK=200 tests mscclpp-exec --lib -- transport::
+        MSCCLPP_SOAK=20 tests mscclpp-exec --lib -- process::wire
         MSCCLPP_SOAK=100 tests mscclpp-exec --lib -- process::wire::tests::missing_wait
         MSCCLPP_SEEDS=100 tests mscclpp-fuzz --test integration -- fuzz::order
         MSCCLPP_SOAK=100 MSCCLPP_SEEDS=10 tests mscclpp-dev --test device -- nodes::hostile

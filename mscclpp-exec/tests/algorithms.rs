@@ -283,9 +283,11 @@ pub(crate) fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
 
 #[test]
 fn every_algorithm_builds_on_supported_topologies_at_its_stated_cost() {
+    let max_ranks = if std::env::var_os("MSCCLPP_SOAK").is_some() { u32::MAX } else { 16 };
     let (mut wrong, mut loops) = (BTreeMap::new(), 0);
     for algorithm in algorithms::all() {
-        let machines: Vec<_> = MACHINES.into_iter().filter(|&(ranks, node)| algorithm.supports(ranks, node)).collect();
+        let is_built = |ranks, node| ranks <= max_ranks && algorithm.supports(ranks, node);
+        let machines: Vec<_> = MACHINES.into_iter().filter(|&(ranks, node)| is_built(ranks, node)).collect();
         assert!(machines.len() >= 3, "{} runs on {}", algorithm.name(), algorithm.requirement());
         for machine in machines {
             let (p, g) = (f64::from(machine.0), f64::from(machine.1));

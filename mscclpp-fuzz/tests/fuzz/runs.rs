@@ -29,7 +29,7 @@ pub fn run_all(plans: &[Named], operations: usize) -> (Vec<String>, usize, u64) 
             continue;
         }
         fuzzed += 1;
-        for seed in 0..seeds(6) {
+        for seed in 0..seeds(2) {
             runs += 1;
             let fuzzer = ScheduleFuzzer::new(plan);
             // Engines between nodes let puts overtake each other.

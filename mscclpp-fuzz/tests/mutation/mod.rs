@@ -48,7 +48,7 @@ struct Effort {
 impl Effort {
     fn from_environment() -> Self {
         let operations = usize::try_from(number("MSCCLPP_OPERATIONS", 120)).unwrap_or(usize::MAX);
-        Self { mutants: number("MSCCLPP_MUTANTS", 25), seeds: number("MSCCLPP_SEEDS", 8), operations }
+        Self { mutants: number("MSCCLPP_MUTANTS", 8), seeds: number("MSCCLPP_SEEDS", 8), operations }
     }
 }
 

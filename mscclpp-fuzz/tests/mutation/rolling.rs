@@ -165,7 +165,7 @@ fn text(plan: &PlanTree) -> String {
 
 #[test]
 fn bases_are_correct() {
-    for number in 0..super::number("MSCCLPP_BASES", 60) {
+    for number in 0..super::number("MSCCLPP_BASES", 30) {
         let (named, credits) = bases::random(&mut Random(number));
         let found = check(&named.plan);
         assert!(found.is_empty(), "{}: {found}\n{}", named.name, text(&named.plan));
@@ -183,7 +183,7 @@ fn bases_are_correct() {
 
 #[test]
 fn wrong_loop_mutants_are_rejected() {
-    let mutants = number("MSCCLPP_LOOP_MUTANTS", 1500);
+    let mutants = number("MSCCLPP_LOOP_MUTANTS", 400);
     let (first, seeds) = (number("MSCCLPP_FIRST", 0), number("MSCCLPP_SEEDS", 2));
     let every = mutants >= 20_000;
     let (next, sum) = (AtomicU64::new(first), Mutex::new(Tally::default()));

@@ -18,7 +18,7 @@ const BATCH: u64 = 100;
 
 #[test]
 fn evaluated_functions_return_what_compiled_ones_do() {
-    let (first, count) = (setting("MSCCLPP_SEED", 1), setting("MSCCLPP_RANDOM", 1000));
+    let (first, count) = (setting("MSCCLPP_SEED", 1), setting("MSCCLPP_RANDOM", 200));
     let (mut equal, mut panics) = (0, 0);
     for start in (first..first + count).step_by(BATCH as usize) {
         let functions: Vec<_> = (start..(start + BATCH).min(first + count)).map(function).collect();

@@ -33,7 +33,7 @@ fn outcome(result: Result<Trace, Diagnostics>) -> Result<Trace, Vec<String>> {
 
 #[test]
 fn evaluated_programs_record_what_native_ones_do() {
-    let (first, count) = (setting("MSCCLPP_SEED", 1), setting("MSCCLPP_RANDOM", 1000));
+    let (first, count) = (setting("MSCCLPP_SEED", 1), setting("MSCCLPP_RANDOM", 200));
     let (mut recorded, mut wrong, mut stopped, mut operations) = (0, 0, 0, 0);
     for seed in first..first + count {
         let stmts = Maker::new(seed).block(3, false);

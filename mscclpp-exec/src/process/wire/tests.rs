@@ -161,8 +161,9 @@ fn results_on_hostile_engine_are_equal() {
     for algorithm in algorithms::all() {
         for (ranks, per_node) in shapes.iter().copied().filter(|&(ranks, per_node)| algorithm.supports(ranks, per_node))
         {
-            for part in [1, 500] {
-                let expected = Expected::new(algorithm.name(), ranks, per_node, part);
+            // Short parts are many messages, of which the default has one shape.
+            for part in if seeds(1).end > 1 || ranks == 2 { &[1, 500][..] } else { &[500] } {
+                let expected = Expected::new(algorithm.name(), ranks, per_node, *part);
                 for seed in seeds(1) {
                     println!("{}, MSCCLPP_SEED={seed}", expected.name);
                     if expected.run(seed, None).iter().all(|run| matches!(run, Err(Error::CrossNodeAccess { .. }))) {
@@ -194,7 +195,7 @@ fn missing_wait_is_found_with_every_seed() {
         let removed = &tree.ranks[0].blocks[0].ops[op];
         assert_eq!((removed.kind, removed.channel), (OpKind::Wait, Some(ChannelKind::Port)), "{name}");
         let case = Expected::new(name, ranks, per_node, 500).without(tree, (0, 0, op));
-        let seeds = seeds(30);
+        let seeds = seeds(10);
         let missed: Vec<_> = seeds.clone().filter(|&seed| case.deviation(seed, None).is_none()).collect();
         println!("{}: found with {} of {} seeds", case.name, seeds.clone().count() - missed.len(), seeds.count());
         assert!(missed.is_empty(), "{} passes with MSCCLPP_SEED={missed:?}", case.name);

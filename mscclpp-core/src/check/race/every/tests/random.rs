@@ -487,7 +487,7 @@ fn number(name: &str, usual: u64) -> u64 {
 #[test]
 fn brute_force_agrees() {
     let seed = number("MSCCLPP_LOOP_SEED", 0x5eed);
-    let count = number("MSCCLPP_LOOP_PROGRAMS", 2000);
+    let count = number("MSCCLPP_LOOP_PROGRAMS", 600);
     let trips = number("MSCCLPP_LOOP_TRIPS", 26);
     println!("MSCCLPP_LOOP_SEED={seed} MSCCLPP_LOOP_PROGRAMS={count} MSCCLPP_LOOP_TRIPS={trips}");
     let mut told = String::new();
