@@ -8,15 +8,15 @@
 # Peers are found, not shipped: Open MPI (mpicc, mpirun) and Gloo (libgloo-dev), and the programs that drive them and that say
 # what the machine could do, host_roofline.c, mpi_bench.c and gloo_bench.cc, in the folder PEERS. What is missing is left out.
 #
-# Usage: PEERS=DIR scripts/bench-cpu.sh [MSCCLPP]     the program; the release build by default
+# Usage: PEERS=DIR scripts/bench-cpu.sh [MSCCLPP]     the program; the optimized build by default
 #   ROUNDS=3           rounds
 #   END=67108864       largest message, in bytes
 #   RANKS="2 4 8"      numbers of ranks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-program=$(realpath -e "${1:-${CARGO_TARGET_DIR:-target}/release/mscclpp}") || {
-    echo "build it with \`cargo build --release -p mscclpp-cli\`" >&2
+program=$(realpath -e "${1:-${CARGO_TARGET_DIR:-target}/dist/mscclpp}") || {
+    echo "build it with \`cargo build --profile dist -p mscclpp-cli\`" >&2
     exit 2
 }
 peers=${PEERS:-}

@@ -9,7 +9,7 @@
 #
 # Needs root or user namespaces, and Debian's openmpi-bin and libopenmpi-dev; without them it says so and ends with 0.
 #
-# Usage: scripts/bench-hosts.sh [MSCCLPP]     the program; the release build by default
+# Usage: scripts/bench-hosts.sh [MSCCLPP]     the program; the optimized build by default
 #   ROUNDS=3                 rounds
 #   BEGIN=1024 END=67108864 FACTOR=4   sizes in bytes
 #   PER_HOST=1               ranks on each host
@@ -21,8 +21,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/namespaces.sh
 
-program=$(realpath -e "${1:-${CARGO_TARGET_DIR:-target}/release/mscclpp}" 2>/dev/null) || {
-    echo "build it with \`cargo build --release -p mscclpp-cli\`" >&2
+program=$(realpath -e "${1:-${CARGO_TARGET_DIR:-target}/dist/mscclpp}" 2>/dev/null) || {
+    echo "build it with \`cargo build --profile dist -p mscclpp-cli\`" >&2
     exit 2
 }
 rounds=${ROUNDS:-3} begin=${BEGIN:-1024} end=${END:-67108864} factor=${FACTOR:-4} per=${PER_HOST:-1}

@@ -32,7 +32,7 @@
 #   links      scripts/links.sh --long: cables that are slow, lose packets, or delay and reorder them, also for simulated devices
 #   ucx        scripts/ucx.sh over further transports of UCX, with every plan, also for simulated devices; takes a debug build
 #              of the command
-#   packages   scripts/package.sh; `cargo deny`: bans, licenses and sources of dependencies, installed into target/deny where it is
+#   packages   scripts/package.sh; the book by mdBook; `cargo deny`: bans, licenses and sources of dependencies, installed into target/deny where it is
 #              missing
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -87,7 +87,7 @@ part() {
         MSCCLPP_SOAK=100 tests mscclpp-dev --test device -- nodes::missing_wait
         ;;
     scale)
-        cargo build --quiet --release -p mscclpp-cli
+        cargo build --quiet --profile dist -p mscclpp-cli
         scripts/scale.sh
         cargo bench --quiet -p mscclpp-bootstrap --bench startup
         ;;
@@ -163,6 +163,7 @@ part() {
         ;;
     packages)
         scripts/package.sh
+        scripts/book.sh
         local deny
         deny=$(command -v cargo-deny || echo target/deny/bin/cargo-deny)
         [ -x "$deny" ] || cargo install --quiet --debug --locked --root target/deny cargo-deny

@@ -49,8 +49,8 @@ build() { # DIR
     local dir=${1%/}
     mkdir -p "$dir"
     # Executables by their target's name, as cargo tells them.
-    cargo build --release --manifest-path "$here/../Cargo.toml" -p mscclpp-nccl -p mscclpp-python
-    cargo build --release --manifest-path "$here/../Cargo.toml" -p mscclpp-cli -p mscclpp-dev --bin mscclpp --test device \
+    cargo build --profile dist --manifest-path "$here/../Cargo.toml" -p mscclpp-nccl -p mscclpp-python
+    cargo build --profile dist --manifest-path "$here/../Cargo.toml" -p mscclpp-cli -p mscclpp-dev --bin mscclpp --test device \
         --bench cuda --message-format json-render-diagnostics | awk -F'"' '/"executable":"/ {
             name = executable = ""
             for (i = 1; i < NF; ++i) {
@@ -60,9 +60,9 @@ build() { # DIR
             if (name ~ /^(device|cuda|mscclpp)$/ && executable != "") print name, executable }' |
         while read -r name executable; do install -s "$executable" "$dir/$name"; done
     local target=${CARGO_TARGET_DIR:-$here/../target}
-    install -s "$target/release/libmscclpp_nccl.so" "$dir/libnccl.so.2"
+    install -s "$target/dist/libmscclpp_nccl.so" "$dir/libnccl.so.2"
     rm -rf "$dir/python"
-    cp -rL "$("$here/python-package.sh" "$target/release/libmscclpp_rs.so" "$target/python-package-gpu")" "$dir/python"
+    cp -rL "$("$here/python-package.sh" "$target/dist/libmscclpp_rs.so" "$target/python-package-gpu")" "$dir/python"
     strip "$dir/python/mscclpp_rs/_native.abi3.so"
     cp "$here"/../dev/tests/python/*.py "$here"/../dev/benches/python/*.py "$dir/python/"
     rm -rf "$dir/ucx"

@@ -2,15 +2,15 @@
 # 64 processes on this machine as 8 hosts of 8: every built-in algorithm that runs between nodes, results verified; then what a
 # rank needs as the number of ranks grows: descriptors, sockets and private memory, and the time to start.
 #
-# Usage: scripts/scale.sh [MSCCLPP]     the program; the release build by default
+# Usage: scripts/scale.sh [MSCCLPP]     the program; the optimized build by default
 #   RANKS=64 HOSTS=8     ranks and hosts of the first part
 #   GROWTH="8 16 32 64"  numbers of ranks of the second part, on HOSTS hosts
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/plans.sh
 
-program=$(realpath -e "${1:-${CARGO_TARGET_DIR:-target}/release/mscclpp}" 2>/dev/null) || {
-    echo "build it with \`cargo build --release -p mscclpp-cli\`" >&2
+program=$(realpath -e "${1:-${CARGO_TARGET_DIR:-target}/dist/mscclpp}" 2>/dev/null) || {
+    echo "build it with \`cargo build --profile dist -p mscclpp-cli\`" >&2
     exit 2
 }
 ranks=${RANKS:-64} hosts=${HOSTS:-8}

@@ -12,10 +12,10 @@ command -v maturin >/dev/null || {
     echo "there is no maturin; run pip install maturin ziglang" >&2
     exit 3
 }
-export CARGO_PROFILE_RELEASE_STRIP=symbols
+export CARGO_PROFILE_DIST_STRIP=symbols
 target=${CARGO_TARGET_DIR:-../target}
 if [ "${MSCCLPP_WHEELS:-}" = native ]; then
-    maturin build --release --strip --out "$target/wheels"
+    maturin build --profile dist --strip --out "$target/wheels"
     exit
 fi
 if [ $# -eq 0 ]; then
@@ -23,5 +23,5 @@ if [ $# -eq 0 ]; then
 fi
 for host in "$@"; do
     rustup target add "$host"
-    maturin build --release --strip --zig --compatibility manylinux_2_28 --target "$host" --out "$target/wheels"
+    maturin build --profile dist --strip --zig --compatibility manylinux_2_28 --target "$host" --out "$target/wheels"
 done
