@@ -25,6 +25,19 @@ pub(super) struct AbstractMachine<'m, 'p> {
     for_packets: WaitQueues,
     /// Agents that are ready; those that share data with the last one are first, for cache locality.
     ready: VecDeque<usize>,
+    /// Selects agents and the number of their steps at random instead, in tests: any order gives the same result.
+    order: Option<Order>,
+}
+
+/// A random order of the steps of an abstract execution.
+struct Order(u64);
+
+impl Order {
+    /// Returns a number below a bound.
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) as usize % bound.max(1)
+    }
 }
 
 /// The state of a thread block.
@@ -106,6 +119,7 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
             for_unit: WaitQueues::new(model.units.len(), count),
             for_packets: WaitQueues::new(model.ranks as usize, count),
             ready: (0..count).collect(),
+            order: model.view.order().map(Order),
             model,
         }
     }
@@ -113,12 +127,17 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
     /// Executes the plan until every agent has ended or waits, and reports to an observer.
     pub(super) fn run(&mut self, watch: &mut impl Observer<'p>) {
         let model = self.model;
-        while let Some(agent) = self.ready.pop_front() {
+        while let Some((agent, mut left)) = self.next_ready() {
             if self.agents[agent].need.is_some() {
                 continue;
             }
             let end = model.agents[agent].steps.end;
             while self.agents[agent].next < end {
+                if left == 0 {
+                    self.ready.push_back(agent);
+                    break;
+                }
+                left -= 1;
                 let step = self.agents[agent].next;
                 if let Err(need) = self.perform(agent, step, watch) {
                     self.wait(agent, need);
@@ -128,6 +147,18 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
                 let state = &mut self.agents[agent];
                 state.served = 0;
                 state.next += 1;
+            }
+        }
+    }
+
+    /// Takes an agent that is ready, and returns how many steps it makes at most before another one does.
+    fn next_ready(&mut self) -> Option<(usize, usize)> {
+        match &mut self.order {
+            None => self.ready.pop_front().map(|agent| (agent, usize::MAX)),
+            Some(order) => {
+                let place = order.below(self.ready.len());
+                let steps = 1 + order.below(4) * order.below(4);
+                self.ready.swap_remove_back(place).map(|agent| (agent, steps))
             }
         }
     }
@@ -217,11 +248,11 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
 
     fn move_packets(&mut self, step: usize) -> Result<(), WaitTarget> {
         let effects = self.model.effects(step);
-        let &super::model::Step { kind, port, .. } = self.model.step_at(step);
         for effect in effects.iter().filter(|effect| effect.packets() && !effect.write) {
             if let Some(missing) = effect.atoms().find(|atom| !self.packets[*atom]) {
-                // A port moves the bytes without waiting; other operations wait for what they read.
-                return if port && kind == OpKind::PutPackets { Ok(()) } else { Err(WaitTarget::Packet(missing)) };
+                // A port moves the bytes without waiting. If nothing orders the packets before that, the race rule finds
+                // it, which needs both accesses; if the packets are written only afterwards, what it sends is never found.
+                return Err(WaitTarget::Packet(missing));
             }
         }
         for effect in effects.iter().filter(|effect| effect.packets() && effect.write) {

@@ -12,18 +12,30 @@ pub(super) struct View<'p> {
     pub(super) plan: &'p PlanTree,
     whole: &'p PlanTree,
     instances: u32,
+    /// Selects the order of the abstract execution, in tests of its independence.
+    order: Option<u64>,
 }
 
 impl<'p> From<&'p PlanTree> for View<'p> {
     fn from(plan: &'p PlanTree) -> Self {
-        Self { plan, whole: plan, instances: 1 }
+        Self { plan, whole: plan, instances: 1, order: None }
     }
 }
 
 impl<'p> View<'p> {
     /// Returns the first of the given number of instances of a plan; `tables` are its tables as a plan.
     pub(super) fn of_instance(tables: &'p PlanTree, whole: &'p PlanTree, instances: u32) -> Self {
-        Self { plan: tables, whole, instances }
+        Self { plan: tables, whole, instances, order: None }
+    }
+
+    /// Returns the same plan, whose abstract execution takes the order that a seed selects instead of the usual one.
+    pub(super) fn in_order(self, order: Option<u64>) -> Self {
+        Self { order, ..self }
+    }
+
+    /// Returns the seed of the order of the abstract execution; none for the usual order.
+    pub(super) fn order(self) -> Option<u64> {
+        self.order
     }
 
     /// Returns the number of instances of which this is one; 1 for a whole plan.

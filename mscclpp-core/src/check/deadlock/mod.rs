@@ -4,7 +4,8 @@
 //! blocks of a barrier, or packets that no operation has written yet in this launch. For a waiting block, signals and
 //! semaphores only count up. So the order of execution does not matter for which blocks are blocked in the end, as long
 //! as no two wait for the same unit: the race rule, which computes the order ([`super::race`]), rejects unordered waits
-//! under the same code. Ports deliver at once here: a proxy always completes its triggers. Loops make a few iterations,
+//! under the same code. Ports deliver at once here: a proxy always completes its triggers. A port that sends packets waits
+//! here until they are written: if nothing orders that, the race rule finds it, whatever the order here. Loops make a few iterations,
 //! in the ratio of their spans and units, and in a second execution one iteration each.
 
 use super::machine::{AbstractMachine, WaitTarget};
@@ -106,7 +107,11 @@ pub(super) fn waits(machine: &AbstractMachine, agent: usize) -> String {
         }
         None => "nothing".to_owned(),
     };
-    format!("{name} (rank {rank}, thread block {block}) waits for {what}")
+    // A port does not wait for packets.
+    let port = model.step_at(machine.agents[agent].next).port;
+    let verb =
+        if port && matches!(machine.agents[agent].need, Some(WaitTarget::Packet(_))) { "needs" } else { "waits for" };
+    format!("{name} (rank {rank}, thread block {block}) {verb} {what}")
 }
 
 #[cfg(test)]

@@ -109,7 +109,10 @@ fn half_of_a_packet_range_is_not_enough() {
 #[test]
 fn port_does_not_create_packets() {
     let (message, _) = stuck(&plan(&[&["ppkt.p#0 s0 > r0:0; cpkt i0 > s0"], &["upkt s0 > o0"]]));
-    assert!(message.starts_with("`upkt` (rank 1"), "{message}");
+    assert!(
+        message.contains("`ppkt` (rank 0, thread block 0) needs the packets of scratch chunk 0, which"),
+        "{message}"
+    );
 }
 
 #[test]

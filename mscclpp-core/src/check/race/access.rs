@@ -73,6 +73,7 @@ impl RaceDetector<'_, '_> {
         };
         // Waiting for a packet's flag replaces an order.
         let awaits = packets && !effect.write && block;
+        let rewrites = self.rewrites_packets(&access);
         let foreign =
             effect.memory.is_callers() && (effect.shift > 0 || effect.owner as usize != self.model.agents[agent].rank);
         let (mut early, mut first) = (false, NONE);
@@ -107,17 +108,16 @@ impl RaceDetector<'_, '_> {
                 }
             } else if write != fine_write {
                 let old = &self.accesses[write as usize];
-                // For packets, happens-before is enough if they were found by their flags: then they have arrived.
-                // Others may arrive after the data that overwrites them.
-                let known = match packets && self.is_found(atom) {
-                    true => clocks.ordered(state.clock, ring.moved(old.agent, away)),
-                    false => clocks.visible(state.clock, ring.moved(old.agent, away)),
+                let is_over = |old: &RecordedAccess| {
+                    is_ordered(old, &access, epoch, clocks.ordered(state.clock, ring.moved(old.agent, away)))
                 };
-                if is_ordered(old, &access, epoch, known) || packets && element_is_ordered(old) {
+                let visible = clocks.visible(state.clock, ring.moved(old.agent, away));
+                let has_arrived = || packets && is_over(old) && self.is_found(atom, is_over);
+                if is_ordered(old, &access, epoch, visible) || packets && element_is_ordered(old) {
                     fine_write = write;
-                } else if race.is_none() && !full && !(packets && self.follows(old, &access, atom)) {
-                    let over = clocks.ordered(state.clock, ring.moved(old.agent, away));
-                    let known = if is_ordered(old, &access, epoch, over) {
+                // Of the same write, neighboring packets may not have been found.
+                } else if race.is_none() && !full && !has_arrived() && !(packets && self.follows(old, &access, atom)) {
+                    let known = if is_over(old) {
                         Known::Over
                     } else if self.is_flushed(old, state.clock, away) {
                         Known::Flushed
@@ -130,6 +130,10 @@ impl RaceDetector<'_, '_> {
             if effect.write {
                 for read in self.cells.reads(atom) {
                     let old = &self.accesses[read as usize];
+                    // A block finds the same packet before and after.
+                    if rewrites && self.is_of_block(old) {
+                        continue;
+                    }
                     let known = clocks.ordered(state.clock, ring.moved(old.agent, away));
                     let by_packets = || element_is_ordered(old) || self.follows(old, &access, atom);
                     if race.is_none() && !full && !(is_ordered(old, &access, epoch, known) || by_packets()) {
@@ -170,26 +174,52 @@ impl RaceDetector<'_, '_> {
             self.awaited = awaited;
         }
         if packets && effect.write {
-            let packet_clock = self.written(by, step, effect, turn);
+            let packet_clock = match rewrites {
+                true => self.rewritten_alike(access.atoms),
+                false => self.written(by, effect, turn),
+            };
             let has_unknown_windows = self.has_unknown_windows(agent, step) || self.ignores_packets(step);
             access.packet_clock = if has_unknown_windows { NONE } else { packet_clock };
         }
-        self.keep(access, epoch);
+        self.keep(access, epoch, rewrites);
     }
 
-    /// Returns whether a block has read the packets that were last written to an atom, and waited for their flags.
-    pub(super) fn is_found(&self, atom: usize) -> bool {
-        let by_block = |read: u32| (self.ring.own(self.accesses[read as usize].agent).0 as usize) < self.blocks;
-        !self.rewritten.contains(&atom) && self.cells.reads(atom).any(by_block)
+    /// Returns whether a block has found the packets that were last written to an atom by their flags, in a read that
+    /// is over in every schedule: then they have arrived, so that happening after them is enough. Packets that no such
+    /// read has found may arrive later.
+    pub(super) fn is_found(&self, atom: usize, is_over: impl Fn(&RecordedAccess) -> bool) -> bool {
+        let mut reads = self.cells.reads(atom).map(|read| &self.accesses[read as usize]);
+        // A read may have found the packets that others like them replace.
+        let write = self.accesses.get(self.cells.write(atom) as usize);
+        !self.rewritten.contains(&atom)
+            && !write.is_some_and(|write| self.rewrites_packets(write))
+            && reads.any(|read| self.is_of_block(read) && !self.ignores_packets(read.step as usize) && is_over(read))
     }
 
-    /// Records an access for those that come after it, given the timestamp of the last block sync of its agent.
-    fn keep(&mut self, access: RecordedAccess, epoch: u32) {
+    /// Returns whether an access was made by a thread block, not by a port.
+    fn is_of_block(&self, access: &RecordedAccess) -> bool {
+        (self.ring.own(access.agent).0 as usize) < self.blocks
+    }
+
+    /// Returns whether an access writes the packets that its operation has found in the same place: a multicast may
+    /// include the rank that sends it.
+    pub(super) fn rewrites_packets(&self, access: &RecordedAccess) -> bool {
+        let step = access.step as usize;
+        let is_source =
+            |other: &Access| !other.write && (other.atoms().start as u32, other.atoms().end as u32) == access.atoms;
+        access.write
+            && self.model.step_at(step).kind == OpKind::SwitchBroadcastPackets
+            && self.model.effects(step).iter().any(is_source)
+    }
+
+    /// Records an access for those that come after it, given the timestamp of the last block sync of its agent, and
+    /// whether it leaves the packets that earlier accesses have read.
+    fn keep(&mut self, access: RecordedAccess, epoch: u32, rewrites: bool) {
         let new = self.accesses.len() as u32;
         let (accesses, cells) = (&self.accesses, &mut self.cells);
         for atom in access.atoms.0 as usize..access.atoms.1 as usize {
             if access.write {
-                cells.set_write(atom, new);
+                cells.set_write(atom, new, rewrites);
             } else {
                 // A later read of the same agent replaces earlier ones that happen before it, or are in the same
                 // threads.

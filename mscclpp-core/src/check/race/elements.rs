@@ -111,7 +111,7 @@ impl RaceDetector<'_, '_> {
         left: &mut usize,
     ) -> bool {
         let write = self.cells.write(atom);
-        if write == NONE || self.rewritten.contains(&atom) {
+        if write == NONE || self.written_twice[atom] {
             return false;
         }
         let writer = &self.accesses[write as usize];
@@ -154,7 +154,7 @@ impl RaceDetector<'_, '_> {
         }
         while let Some((atom, packets)) = open.pop() {
             let write = self.cells.write(atom);
-            if write == NONE || self.rewritten.contains(&atom) || !seen.insert((atom, packets.start, packets.end)) {
+            if write == NONE || self.written_twice[atom] || !seen.insert((atom, packets.start, packets.end)) {
                 continue;
             }
             let writer = &self.accesses[write as usize];

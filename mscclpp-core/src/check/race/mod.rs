@@ -95,8 +95,10 @@ pub(super) struct RaceDetector<'m, 'p> {
     ring: AgentIds,
     /// Per channel end, its port as each thread that uses it has it.
     ports: BTreeMap<u32, Vec<Port>>,
-    /// Atoms of packets that are written more than once.
+    /// Atoms of packets that have been written more than once so far.
     rewritten: BTreeSet<usize>,
+    /// By atom, whether operations of the launch write packets there more than once. Empty without packets.
+    written_twice: Vec<bool>,
     /// Writes of the packets that an access waits for.
     awaited: Vec<u32>,
     cells: ShadowMemory,
@@ -233,6 +235,7 @@ impl<'m, 'p> RaceDetector<'m, 'p> {
             ring,
             ports: BTreeMap::new(),
             rewritten: BTreeSet::new(),
+            written_twice: packets::written_twice(model),
             awaited: Vec::new(),
             cells: ShadowMemory::new(model),
             accesses: Vec::with_capacity(model.effect_count()),

@@ -7,9 +7,8 @@ use super::clock::{ClockArena, VectorClock};
 use super::every::Windows;
 use super::ports::source_side;
 use super::shadow_memory::NONE;
-use crate::check::model::Access;
+use crate::check::model::{Access, Model};
 use crate::check::slices;
-use crate::plan::OpKind;
 
 /// Minimum additional capacity of a list of acquired packets that is full.
 const MIN_CAPACITY: usize = 7;
@@ -71,6 +70,21 @@ pub(super) struct CertainClock {
     pub(super) acquired: usize,
     pub(super) length: u64,
     pub(super) clock: VectorClock,
+}
+
+/// Returns, by atom, whether packets are written there more than once; nothing if the plan has no packets.
+pub(super) fn written_twice(model: &Model) -> Vec<bool> {
+    if !model.has_packets() {
+        return Vec::new();
+    }
+    let (mut once, mut twice) = (vec![false; model.atoms.count()], vec![false; model.atoms.count()]);
+    let steps = model.agents.iter().flat_map(|agent| agent.steps.clone());
+    for effect in steps.flat_map(|step| model.effects(step)).filter(|effect| effect.write && effect.packets()) {
+        for atom in effect.atoms() {
+            twice[atom] |= std::mem::replace(&mut once[atom], true);
+        }
+    }
+    twice
 }
 
 impl RaceDetector<'_, '_> {
@@ -159,20 +173,11 @@ impl RaceDetector<'_, '_> {
     }
 
     /// Records a write of packets. Returns the index in `packet_clocks` of what their readers acquire.
-    pub(super) fn written(&mut self, by: usize, step: usize, effect: &Access, turn: u32) -> u32 {
-        use OpKind as K;
-        let forwards = matches!(self.model.step_at(step).kind, K::ReadPutPackets | K::SwitchBroadcastPackets);
+    pub(super) fn written(&mut self, by: usize, effect: &Access, turn: u32) -> u32 {
         for atom in effect.atoms() {
-            let old = self.cells.write(atom);
-            if old == NONE {
-                continue;
+            if self.cells.write(atom) != NONE {
+                self.rewritten.insert(atom);
             }
-            // A multicast may write what it reads: then a reader finds the same packet before and after.
-            let same = |other: &Access| !other.write && other.atoms() == effect.atoms();
-            if forwards && self.model.effects(step).iter().any(same) {
-                return self.accesses[old as usize].packet_clock;
-            }
-            self.rewritten.insert(atom);
         }
         let PacketClocks { by_any, by_all, by_element } = self.packet_clocks(by, effect, turn + 1);
         // In the numbering of the owner of the buffer.
@@ -182,6 +187,16 @@ impl RaceDetector<'_, '_> {
         let packet_clocks = PacketClocks { by_any, by_all, by_element };
         self.packet_clocks.push(packet_clocks);
         self.packet_clocks.len() as u32 - 1
+    }
+
+    /// Returns the index in `packet_clocks` of what the readers of packets acquire that are about to be replaced by equal
+    /// ones: a reader finds the same packet before and after. [`NONE`] if several operations have written them, or one
+    /// has written more.
+    pub(super) fn rewritten_alike(&self, atoms: (u32, u32)) -> u32 {
+        let write = self.cells.write(atoms.0 as usize);
+        let old = self.accesses.get(write as usize).filter(|old| old.atoms == atoms);
+        let is_whole = (atoms.0..atoms.1).all(|atom| self.cells.write(atom as usize) == write);
+        old.filter(|_| is_whole).map_or(NONE, |old| old.packet_clock)
     }
 
     /// Returns the clocks that packets which are about to be written release.

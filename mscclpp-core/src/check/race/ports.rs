@@ -23,8 +23,8 @@ use crate::plan::OpKind;
 pub(super) struct Port {
     agent: u32,
     thread: u32,
-    /// The timestamp at which the thread used it last.
-    last: u32,
+    /// The thread's triggers: the timestamp of each, and the clocks of both sides after it.
+    triggers: Vec<(u32, [VectorClock; 2])>,
     /// The number of its source side among the agents.
     pub(super) number: usize,
 }
@@ -61,19 +61,19 @@ impl RaceDetector<'_, '_> {
             for side in [number, arrival_side(number)] {
                 self.agents.push(Agent { clock: self.clocks.of(side as u32), ..Agent::default() });
             }
-            ports.push(Port { agent, thread, last: 0, number });
+            ports.push(Port { agent, thread, triggers: Vec::new(), number });
             ports.len() - 1
         });
         let mut clock = [released; 2];
         for other in ports.iter() {
-            if self.clocks.ordered(released, other.agent) > other.last {
-                for (side, clock) in other.sides().into_iter().zip(&mut clock) {
-                    let its = self.agents[side].clock_of_all_threads(side as u32, &mut self.clocks);
-                    *clock = self.clocks.join(*clock, its, false);
+            let over = self.clocks.ordered(released, other.agent);
+            let number = other.triggers.partition_point(|(time, _)| *time < over);
+            if let Some((_, of_sides)) = other.triggers[..number].last() {
+                for (clock, of_side) in clock.iter_mut().zip(of_sides) {
+                    *clock = self.clocks.join(*clock, *of_side, false);
                 }
             }
         }
-        ports[own].last = self.agents[agent as usize].time - 1;
         let (number, alone) = (ports[own].number, ports.len() == 1);
         let source = &mut self.agents[number];
         source.clock = self.clocks.join(source.clock, clock[0], false);
@@ -110,7 +110,12 @@ impl RaceDetector<'_, '_> {
         let (number, alone) = self.port(end, released);
         let read = self.advance_port(number);
         self.acquire_at_arrival_side(number, alone, read);
-        self.advance_port(arrival_side(number))
+        let arrived = self.advance_port(arrival_side(number));
+        let (end, agent, thread) = end;
+        let time = self.agents[agent as usize].time - 1;
+        let port = self.ports.get_mut(&end).and_then(|ports| ports.iter_mut().find(|port| port.is_of((agent, thread))));
+        port.into_iter().for_each(|port| port.triggers.push((time, [read, arrived])));
+        arrived
     }
 
     /// Advances the timestamp of a side of a port. Returns its clock afterwards.

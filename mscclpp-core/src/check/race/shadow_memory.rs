@@ -88,9 +88,11 @@ impl ShadowMemory {
         })
     }
 
-    /// Records a write that has been compared with all earlier accesses of the atom, which it replaces.
-    pub(super) fn set_write(&mut self, atom: usize, access: u32) {
-        self.cells[atom] = (access, NONE);
+    /// Records a write that has been compared with the earlier accesses of the atom, which it replaces, except reads
+    /// that it may precede.
+    pub(super) fn set_write(&mut self, atom: usize, access: u32, keeps_reads: bool) {
+        let reads = if keeps_reads { self.cells[atom].1 } else { NONE };
+        self.cells[atom] = (access, reads);
     }
 
     /// Records a read, and replaces a `superfluous` one if there is one among the last few.

@@ -194,6 +194,55 @@ fn flush_does_not_order_the_destination() {
 }
 
 #[test]
+fn port_sends_packets_that_an_ordered_block_has_found() {
+    let sender: &[&str] = &["ppkt.m i0 > r0:0; ppkt.m i1 > r0:1; upkt s0 > o0"];
+    fine(&[&["upkt s0 > o0; upkt s1 > o1; nop; ppkt.p#0 s0 > r0:0"], sender]);
+    fine(&[&["upkt s0 > o0; nop; sem_release#0", "upkt s1 > o1; sem_acquire#0; nop; ppkt.p#0 s0 > r0:0"], sender]);
+    // Packets that only an unordered block has found may still be in flight, whatever the numbers of the blocks.
+    let (finds, sends) = ("upkt s0 > o0", "upkt s1 > o1; nop; ppkt.p#0 s0 > r0:0");
+    races(&[&[finds, sends], sender]);
+    races(&[&[sends, finds], sender]);
+    // So may packets that were written together with some that were found.
+    let sender: &[&str] = &["ppkt.m i0+2 > r0:0+2; nop; rlxsignal.m#0; upkt s4+2 > o0+2"];
+    fine(&[&["rlxwait.m#0; upkt s0+2 > o0+2; nop; ppkt.p#0 s0+2 > r0:4+2"], sender]);
+    races(&[&["rlxwait.m#0; upkt s0 > o0; nop; ppkt.p#0 s0+2 > r0:4+2"], sender]);
+}
+
+#[test]
+fn multicast_to_its_own_source_keeps_readers() {
+    let other: &[&str] = &["upkt s0 > o0"];
+    for next in ["", "; nop; cpkt i1 > s0"] {
+        let own = format!("cpkt i0 > s0; gstorepkt.w s0 > w0:0{next}");
+        for blocks in [[own.as_str(), "upkt s0 > o0"], ["upkt s0 > o0", own.as_str()]] {
+            match next {
+                "" => fine(&[&blocks, other]),
+                _ => drop(races(&[&blocks, other])),
+            }
+        }
+    }
+    // A reader of one packet acquires nothing of those who wrote the others.
+    let write = |read| {
+        [
+            "copy o0 > s7; nop; cpkt i0 > s0; barrier#0=3",
+            "cpkt i1 > s1; barrier#0=3",
+            "barrier#0=3; gstorepkt.w s0+2 > w0:0+2",
+            read,
+        ]
+    };
+    fine(&[&write("upkt s0+2 > o2+2"), other]);
+    races(&[&write("upkt s1 > o0"), other]);
+}
+
+#[test]
+fn port_carries_triggers_of_other_blocks_that_happen_before() {
+    // Whether or not the last put has been posted yet.
+    fine(&[
+        &["put.p#0 i0 > r0:0; nop; sem_release#0; put.p#0 i1 > r0:1", "sem_acquire#0; nop; signal.p#0"],
+        &["wait.p#0; nop; copy s0 > o0"],
+    ]);
+}
+
+#[test]
 fn packets_order_their_readers() {
     // The result packet is the acknowledgement: the first block's read of its input happens before.
     let sums: &str = "repkt i0 s0 > i0; ppkt.m i0 > r0:1";

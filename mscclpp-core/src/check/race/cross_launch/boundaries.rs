@@ -43,10 +43,21 @@ pub(in super::super::super) fn boundaries(mut races: RaceDetector) -> LaunchBoun
     }
 }
 
-/// Returns what an access to an atom must satisfy at a boundary without a launch barrier.
+/// Returns what an access to an atom must satisfy at a boundary without a launch barrier, given that the boundary is
+/// after all reads of the rank that owns the atom. Only blocks of that rank wait for its packets.
 fn want(races: &RaceDetector, atom: usize, access: &RecordedAccess) -> Want {
     let is_packet = races.model.atoms.memory(atom).1 == Space::Packets;
-    if !access.write || is_packet && races.is_found(atom) { Want::Over } else { Want::Visible }
+    if !access.write || is_packet && races.is_found(atom, |_| true) { Want::Over } else { Want::Visible }
+}
+
+/// Returns the same for the begin of a launch, before another access to scratch. A write there must happen after all
+/// reads; a read, of a port, need not.
+fn want_before(races: &RaceDetector, atom: usize, access: &RecordedAccess, new: &RecordedAccess) -> Want {
+    match new.write {
+        true => want(races, atom, access),
+        false if access.write => Want::Visible,
+        false => Want::Over,
+    }
 }
 
 /// Returns whether a launch finds every atom of scratch as the previous one, or the last but one, has left it.
@@ -56,7 +67,7 @@ fn scratch_is_free(races: &RaceDetector, ends: &Ends) -> bool {
         let (atom, new) = (first.atom as usize, &races.accesses[first.access as usize]);
         let first_clocks = races.first_clocks[first.first_clocks as usize];
         last_accesses(races, atom).filter(|old| old.write || new.write).all(|old| {
-            let order = Order { want: want(races, atom, old), double };
+            let order = Order { want: want_before(races, atom, old, new), double };
             follows(races, ends, old, new, first_clocks, order)
         })
     })
@@ -118,7 +129,8 @@ fn memory_is_free(races: &RaceDetector, ends: &Ends, memory: (u32, Space), doubl
             }
             let Some(rest) = left.checked_sub(1) else { return false };
             *left = rest;
-            let want = if *visible { Want::Visible } else { Want::Over };
+            // Only a write must also happen after the reads that have found packets.
+            let want = if *visible || *write && !new.write { Want::Visible } else { Want::Over };
             if !follows(races, ends, old, new, races.first_clocks[first.first_clocks as usize], Order { want, double })
             {
                 return false;
