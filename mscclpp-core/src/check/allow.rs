@@ -13,6 +13,7 @@ const FIXED: &[Code] = &[
     Code::TooFewThreads,
     Code::AcrossNodes,
     Code::ContradictingExpectations,
+    Code::MixedAverage,
 ];
 
 /// Returns the findings that [`Checks::parse_allow`](super::Checks::allow) accepts: those of all rules except `shape`,

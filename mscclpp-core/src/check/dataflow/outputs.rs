@@ -40,6 +40,8 @@ pub(super) enum Found {
     Inputs(ValueRange, Contributions),
     /// The required inputs, combined in another way than another output is.
     Mixed(ValueRange, How, How),
+    /// The required input, which the end of a plan that averages divides.
+    Divided(ValueRange),
 }
 
 /// Compares outputs with postconditions.
@@ -57,8 +59,11 @@ pub(super) struct OutputChecker<'a> {
     seen: Vec<u32>,
     /// Where inputs are renamed, the last such mark.
     mark: u32,
-    /// How the first output is combined. All others must be combined in the same way.
+    /// How the first output is combined. All others must be combined in the same way, those with expectations included: these
+    /// do not state a reduction.
     how: Option<How>,
+    /// Whether executors divide all outputs by the number of ranks.
+    averages: bool,
     /// Maximum number of terms that may be checked where reductions are not plain sums over all ranks.
     budget: u64,
     faults: Vec<OutputError>,
@@ -90,6 +95,7 @@ enum Wrong {
     Inputs,
     /// Combined in one way, and an earlier output in another.
     Mixed(How, How),
+    Divided,
 }
 
 /// Far more than any useful plan needs; a plan that shares its partial results repeatedly would need ever more.
@@ -120,6 +126,7 @@ impl<'a> OutputChecker<'a> {
             seen: vec![0; plan.ranks.len()],
             mark: 0,
             how: None,
+            averages: plan.ranks.len() > 1 && contents.values.has_average(),
             budget: BUDGET,
             faults: Vec::new(),
             count: 0,
@@ -274,7 +281,16 @@ impl<'a> OutputChecker<'a> {
             }
             left = &left[due..];
         }
-        (!left.is_empty() || contributions.mixed.is_some()).then_some(Wrong::Inputs)
+        if !left.is_empty() || contributions.mixed.is_some() {
+            return Some(Wrong::Inputs);
+        }
+        self.as_others(contributions.how?)
+    }
+
+    /// Returns how an output that is combined in one way differs from others, if it does.
+    fn as_others(&mut self, how: How) -> Option<Wrong> {
+        let usual = *self.how.get_or_insert(how);
+        (usual.op != how.op).then_some(Wrong::Mixed(how, usual))
     }
 
     /// Records errors in a part of a buffer, chunk by chunk.
@@ -318,6 +334,7 @@ impl<'a> OutputChecker<'a> {
                 demanded: demand.origin,
                 found: match (piece, wrong) {
                     (Some(piece), Wrong::Mixed(how, usual)) => Found::Mixed(piece, *how, *usual),
+                    (Some(piece), Wrong::Divided) => Found::Divided(piece),
                     (Some(piece), _) => inputs_in(piece),
                     (None, _) => Found::Nothing,
                 },
@@ -330,7 +347,7 @@ impl<'a> OutputChecker<'a> {
         match self.contents.values.kind(piece.node) {
             // A value from uninitialized memory is reported where it is read.
             Kind::Unknown => None,
-            Kind::Input(other) if other == rank && piece.at == at => None,
+            Kind::Input(other) if other == rank && piece.at == at => self.averages.then_some(Wrong::Divided),
             _ => Some(Wrong::Inputs),
         }
     }
@@ -346,11 +363,7 @@ impl<'a> OutputChecker<'a> {
         };
         match verdict {
             Verdict::Unknown => None,
-            Verdict::All(distance, how) if piece.at.wrapping_add_signed(distance) == at => {
-                let how = how?;
-                let usual = *self.how.get_or_insert(how);
-                (usual.op != how.op).then_some(Wrong::Mixed(how, usual))
-            }
+            Verdict::All(distance, how) if piece.at.wrapping_add_signed(distance) == at => self.as_others(how?),
             _ => Some(Wrong::Inputs),
         }
     }

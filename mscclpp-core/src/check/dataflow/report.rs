@@ -123,6 +123,14 @@ impl<'p> Reporter<'_, 'p> {
                     format!("{} is reduced with {}, and other outputs with {}", self.output(fault), how.op, usual.op);
                 self.about(Code::WrongResult, piece, message).help("use the same reduction for all inputs and outputs")
             }
+            Found::Divided(piece) => {
+                let holds = fault.expected.first().map_or("an input".to_owned(), |input| self.input(*input));
+                let message = format!(
+                    "{} holds {holds}, which is divided by the number of ranks because the plan averages",
+                    self.output(fault)
+                );
+                self.about(Code::MixedAverage, piece, message).help("use `sum` instead of `avg`")
+            }
         }
     }
 

@@ -266,6 +266,46 @@ fn expecting(inputs: &[(u32, u32)], ranks: &[&[&str]]) -> PlanTree {
 }
 
 #[test]
+fn expectations_are_met_by_one_reduction() {
+    let of_both = |ops: &str| {
+        let mut plan = expecting(&[(0, 0), (0, 1)], &[&[ops], &[""]]);
+        let second = Expectation { chunk: 1, ..plan.expectations[0].clone() };
+        plan.expectations.push(second);
+        plan
+    };
+    fine(&of_both("re~max i0 i1 > o0; re~max i0 i1 > o1"));
+    let (code, message, _) = wrong(&of_both("re~max i0 i1 > o0; re i0 i1 > o1"));
+    assert_eq!(code, Code::WrongResult);
+    assert_eq!(message, "output chunk 1 of rank 0 is reduced with sum, and other outputs with max");
+    // An output that nothing is expected of may hold anything.
+    fine(&expecting(&[(0, 0), (0, 1)], &[&["re~max i0 i1 > o0; re i0 i1 > o1"], &[""]]));
+}
+
+#[test]
+fn plan_that_averages_has_only_averages() {
+    let average = "re~avg i0 i1 > o0";
+    fine(&expecting(&[(0, 0), (0, 1)], &[&[average], &[""]]));
+    // The two outputs of one rank, and the outputs of two.
+    for ranks in [[["re~avg i0 i1 > o0; re~max i0 i1 > o1"], [""]], [[average], ["re i0 i1 > o0"]]] {
+        let found = crate::check::check(&expecting(&[(0, 0), (0, 1)], &[&ranks[0], &ranks[1]]));
+        let first = found.iter().next().expect("executors cannot run it");
+        assert_eq!(first.code, Code::MixedAverage);
+        assert!(first.message.contains("and `re` (rank 0, thread block 0) with `avg`, which divides"), "{first}");
+        assert_eq!(first.notes.len(), 1);
+    }
+    // Executors divide copies, too, also for a reduction that no output needs.
+    for ops in ["re~avg i0 i1 > o1; copy i1 > o0", "re~avg i0 i1 > s0; copy i1 > o0"] {
+        let (code, message, _) = wrong(&expecting(&[(0, 1)], &[&[ops], &[""]]));
+        assert_eq!(code, Code::MixedAverage);
+        assert_eq!(
+            message,
+            "output chunk 0 of rank 0 holds input chunk 1 of rank 0, which is divided by the number of ranks because the \
+             plan averages"
+        );
+    }
+}
+
+#[test]
 fn expectations_of_programs_are_checked() {
     let fetch = "put.m i1 > r0:0; signal.m#0; wait.m#0; nop; re i0 s0 > o0";
     let both: &[&[&str]] = &[&[fetch], &[fetch]];

@@ -513,4 +513,27 @@ Right:
         rank.copy(rank.output().chunk(0), rank.input().chunk(1), 0);
         p.expect(rank.output().chunk(0), rank.input().chunk(1));
 ```"#;
+    MixedAverage = "M0228" "mixed-average": "every output of a plan that averages is an average",
+        r#"`avg` adds at every step; when a launch ends, executors divide all outputs by the number of ranks, once. The results of other reductions, and copies of inputs, would be divided as well.
+
+Wrong:
+
+```rust
+#[collective(Custom(input = 2, output = 2), ranks = 2)]
+fn average(p: &Program) {
+    for rank in p.ranks() {
+        let (first, second) = (rank.input().chunk(0), rank.input().chunk(1));
+        rank.reduce(first, second, 0).to(rank.output().chunk(0)).op(ReduceOp::Avg); // wrong
+        rank.copy(rank.output().chunk(1), second, 0);
+        p.expect(rank.output().chunk(0), [first, second]);
+        p.expect(rank.output().chunk(1), second);
+    }
+}
+```
+
+Right: add, and divide where the result is used.
+
+```rust
+        rank.reduce(first, second, 0).to(rank.output().chunk(0));
+```"#;
 }

@@ -102,6 +102,7 @@ variants! {
     ContradictingExpectations,
     AcrossNodes,
     NoPostcondition,
+    MixedAverage,
     // format
     NotJson,
     MissingKey,
