@@ -38,6 +38,9 @@ pub(super) fn scale_down(plan: &PlanTree, scale: &Scale, room: u64) -> Result<Pr
             mixed: false,
         },
     };
+    if plan.ranks.is_empty() {
+        return refuse("the whole plan", "no ranks");
+    }
     lowering.memories(room)?;
     lowering.channels()?;
     for (rank, tables) in plan.ranks.iter().enumerate() {
@@ -291,6 +294,9 @@ impl ScaleDown<'_> {
             K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets => (1, 1),
             _ => (ALL, ALL),
         };
+        if let Some(slice) = at.op.slice.filter(|slice| slice.index >= slice.count) {
+            return at.refuse(format!("slice {} of {}, which has fewer", slice.index, slice.count));
+        }
         let srcs = self.operands(at, &at.op.srcs, plain_srcs)?;
         let dsts = self.operands(at, &at.op.dsts, plain_dsts)?;
         let sizes: Vec<u32> = at.op.srcs.iter().chain(&at.op.dsts).map(|range| range.size).collect();

@@ -2,7 +2,7 @@
 //! and one of a plan that is not.
 
 #[path = "../../mscclpp-core/tests/filetests/common.rs"]
-mod common;
+pub(crate) mod common;
 
 use common::tests;
 use mscclpp_fuzz::ScheduleFuzzer;

@@ -4,6 +4,7 @@ mod corpus;
 mod filetests;
 mod fuzz;
 mod mutation;
+mod permutations;
 #[path = "../../mscclpp-core/src/testing.rs"]
 #[allow(dead_code, reason = "written for other tests")]
 mod testing;

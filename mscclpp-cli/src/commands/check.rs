@@ -109,6 +109,8 @@ impl Verdict {
         if args.strict {
             findings.extend(warnings.drain(..));
         }
+        // A plan without a proof is run only on request, by `--level off`: how it fails proves nothing about the findings.
+        let is_rejected = !found.is_empty();
         findings.extend(found);
         if let Some(device) = args.device.as_ref().filter(|_| findings.is_empty()) {
             findings.extend(check_limits(&source.plan, device));
@@ -117,7 +119,10 @@ impl Verdict {
                 if args.strict { findings.extend(found) } else { warnings.extend(found) }
             }
         }
-        let fuzzed = args.fuzz.map(|schedules| Fuzzed::of(&source.plan, schedules));
+        let fuzzed = args.fuzz.map(|schedules| match is_rejected {
+            true => Fuzzed::rejected(),
+            false => Fuzzed::of(&source.plan, schedules),
+        });
         let executed = args.executor.map_or_else(Vec::new, |executor| Executed::all(&source.plan, executor.forms()));
         Ok(Self { plan: Ok(source.plan), findings, warnings, fuzzed, executed })
     }

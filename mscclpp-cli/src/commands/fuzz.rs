@@ -45,6 +45,12 @@ impl Fuzzed {
         found
     }
 
+    /// Returns the outcome for a plan that the checks reject, which is not run.
+    pub(super) fn rejected() -> Self {
+        let error = Some("the checks reject the plan; `--level off` runs it unchecked".to_owned());
+        Self { passed: 0, step_limit: 0, failed: None, error }
+    }
+
     /// Returns the exit code for this result alone.
     pub(super) fn exit(&self) -> u8 {
         match self {

@@ -6,10 +6,11 @@ mod boundaries;
 mod faults;
 mod flush;
 mod loops;
+mod malformed;
 mod order;
 mod regressions;
-mod runs;
-mod small;
+pub(crate) mod runs;
+pub(crate) mod small;
 
 use crate::corpus::{self, shipped};
 use mscclpp_core::check::launch_boundaries;

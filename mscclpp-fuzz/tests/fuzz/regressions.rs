@@ -1,6 +1,8 @@
 //! Defective plans that the checker once accepted, each with the cause.
 
 use mscclpp_core::check::check;
+use mscclpp_core::diag::Code;
+use mscclpp_core::plan::text;
 use mscclpp_fuzz::ScheduleFuzzer;
 
 use crate::testing;
@@ -150,5 +152,45 @@ fn earlier_false_negatives_fail_and_are_rejected() {
         println!("{overlooked}: {broken:?}, {found}");
         assert!(broken.is_some(), "{overlooked}: the fuzzer does not break it");
         assert!(!found.is_empty() || !refused, "{overlooked}: accepted");
+    }
+}
+
+/// Rank 0 unpacks two chunks of packets, and its port sends the first one back; `SPLIT` is where another block may begin.
+const RETURNED: &str = "plan returned
+collective custom 2 -> 2
+ranks 2
+protocol LL
+double_scratch
+expect rank 0 output[0..2] = rank 1 input[0..2]
+expect rank 1 output[0] = rank 1 input[0]
+rank 0 (input 2, output 2, scratch 2) {
+  block 0:
+    upkt output[0] <- scratch[0]
+SPLIT
+    upkt output[1] <- scratch[1]
+    nop
+    ppkt port rank 1 scratch[0] <- scratch[0] via rank 1
+}
+rank 1 (input 2, output 2, scratch 1) {
+  block 0:
+    ppkt memory rank 0 scratch[0] <- input[0]
+    ppkt memory rank 0 scratch[1] <- input[1]
+    upkt output[0] <- scratch[0]
+}
+";
+
+#[test]
+fn packets_that_an_unordered_block_has_found_are_not_sent() {
+    let plan = |split: &str| text::parse(&RETURNED.replace("SPLIT", split)).expect("a plan");
+    let one = plan("");
+    assert!(check(&one).is_empty(), "{}", check(&one));
+    assert_eq!(ScheduleFuzzer::new(&one).find_failure(0..200), Ok(None));
+    let mut two = plan("  block 1:");
+    for _ in 0..2 {
+        let found = check(&two);
+        assert!(found.iter().all(|finding| finding.code == Code::Race) && !found.is_empty(), "{found}");
+        let broken = ScheduleFuzzer::new(&two).find_failure(0..400).expect("it can be run");
+        assert!(broken.is_some(), "the fuzzer does not break it");
+        two.ranks[0].blocks.swap(0, 1);
     }
 }

@@ -8,7 +8,7 @@ use super::runs::{number, seeds};
 use crate::testing;
 
 /// A random number generator with a fixed sequence per seed.
-pub(crate) struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
@@ -32,7 +32,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    fn random(random: &mut Random) -> Self {
+    pub(crate) fn random(random: &mut Random) -> Self {
         let mut script = Self { texts: Default::default(), packets: random.below(2) == 0, initial: 0 };
         let closed = random.below(8) > 0;
         if closed {
@@ -50,7 +50,7 @@ impl Script {
 
     /// Returns blocks that use one channel, and one semaphore, alternately: mostly ordered, but sometimes the
     /// synchronization is missing.
-    fn alternating(random: &mut Random) -> Self {
+    pub(crate) fn alternating(random: &mut Random) -> Self {
         let mut script = Self { texts: Default::default(), packets: random.below(4) == 0, initial: 0 };
         script.handshake("rlx", random);
         for round in 0..2 + random.below(4) {
@@ -313,7 +313,7 @@ impl Script {
         self.add(rank, 1, format!("loop {units} {{ {reader} }}"));
     }
 
-    fn plan(&self) -> PlanTree {
+    pub(crate) fn plan(&self) -> PlanTree {
         let texts = self.texts.each_ref().map(|blocks| blocks.each_ref().map(|ops| ops.join("; ")));
         let blocks = texts.each_ref().map(|blocks| blocks.each_ref().map(String::as_str));
         let mut plan = testing::plan(&[&blocks[0], &blocks[1]]);

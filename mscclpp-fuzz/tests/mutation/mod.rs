@@ -18,11 +18,11 @@
 //! | `MSCCLPP_LIST` | if set, all survivors are listed |
 
 mod alike;
-mod bases;
+pub(crate) mod bases;
 #[path = "../../../mscclpp-core/src/check/loops/tests/brute.rs"]
 mod brute;
 mod loops;
-mod mutants;
+pub(crate) mod mutants;
 mod reasons;
 mod rolling;
 mod tally;
@@ -53,7 +53,7 @@ impl Effort {
 }
 
 /// Returns a number from the environment, or a default.
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) if text == "all" => u64::MAX,
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is `{text}`, expected a number or `all`")),
@@ -62,17 +62,17 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// A random number generator with a fixed sequence per seed.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 }
