@@ -290,7 +290,10 @@ fn validate_schedules(
     // have such copies, so no other race is allowed here; the remaining ones are checked below.
     let lasts = launch.sharing.iter().flatten().any(|&sharing| sharing == Sharing::Lasting)
         && schedules.iter().any(|schedule| schedule.is_read_only);
-    let allow = if lasts { vec![Code::CrossLaunchRace] } else { Vec::new() };
+    // Copies are plain data that peers access; unlike scratch of the plan, for which the checker has just excluded that, they are at
+    // the place that their owner announces in each launch, on every executor that makes copies.
+    let mut allow = vec![Code::PlainDoubleScratch];
+    allow.extend(lasts.then_some(Code::CrossLaunchRace));
     rejected(Checks { level: Level::Full, allow }.run(&written))?;
     // Double scratch also hides whether accesses to a copy have finished when it is overwritten. This is equivalent to
     // whether accesses to the caller's memory have finished when the launch ends.

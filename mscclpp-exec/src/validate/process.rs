@@ -133,10 +133,13 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    /// Adds scratch for the copies that peers access.
+    /// Adds scratch for the copies that peers access, after the bytes of the plan's own: a chunk of packets has those of two plain
+    /// chunks.
     fn add_copies(&mut self) -> Result<(), ValidationError> {
         for (rank, schedule) in self.schedules.iter().enumerate() {
             let tables = &mut self.tree.ranks[rank];
+            let own = tables.scratch_chunks.checked_mul(if schedule.program.shape.packets { 2 } else { 1 });
+            let mut next = own.ok_or(ValidationError::TooLarge)?;
             for slot in 0..SLOTS {
                 if schedule.placement.peers_access[slot] && self.sharing[rank][slot] != Sharing::Registered {
                     let chunks = match (self.plan.collective.in_place, slot) {
@@ -144,9 +147,9 @@ impl<'p> Writer<'p> {
                         (false, 0) => tables.input_chunks,
                         (false, _) => tables.output_chunks,
                     };
-                    self.copies[rank][slot] = Some(tables.scratch_chunks);
-                    tables.scratch_chunks =
-                        tables.scratch_chunks.checked_add(chunks).ok_or(ValidationError::TooLarge)?;
+                    self.copies[rank][slot] = Some(next);
+                    next = next.checked_add(chunks).ok_or(ValidationError::TooLarge)?;
+                    tables.scratch_chunks = next;
                 }
             }
         }

@@ -4,14 +4,17 @@ use mscclpp_core::check::check;
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::raw::{BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, RankPlan, ThreadBlock};
-use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
+use mscclpp_core::types::{BufferKind, ChannelKind, Protocol, ReduceOp};
 
 use super::super::tree::{in_table, nop, remote, sync};
 use super::*;
 use crate::random::Random;
 
-/// Number of chunks of every buffer.
+/// Number of chunks of every buffer, those of packets not counted.
 const CHUNKS: u32 = 24;
+
+/// The first chunk of packets, whose bytes follow those of plain data.
+const FIRST_PACKETS: u32 = CHUNKS / 2;
 
 struct Generator {
     random: Random,
@@ -41,6 +44,9 @@ impl Generator {
         (plan.collective, plan.name, plan.ranks) = (collective, format!("random {seed}"), Vec::new());
         plan.expectations.clear();
         plan.threads_per_block = 64;
+        let packets = random.below(3) == 0;
+        plan.double_scratch = random.below(3) == 0;
+        plan.protocol = if packets { Protocol::LL } else { Protocol::Simple };
         let blocks = 1 + random.below(2) as u32;
         for rank in 0..ranks {
             let peers = |local: bool| {
@@ -50,7 +56,7 @@ impl Generator {
             let tables = RankPlan {
                 input_chunks: CHUNKS,
                 output_chunks: CHUNKS,
-                scratch_chunks: CHUNKS,
+                scratch_chunks: if packets { FIRST_PACKETS + CHUNKS } else { CHUNKS },
                 channels: vec![ChannelTable::Memory(peers(true)), ChannelTable::Port(peers(false))],
                 blocks: (0..blocks).map(|_| ThreadBlock::default()).collect(),
                 ..RankPlan::default()
@@ -67,6 +73,9 @@ impl Generator {
                 (generator.rank, generator.block) = (rank, block);
                 generator.handshake(missing[0], 0, relaxed[0]);
                 generator.body(0);
+                if packets {
+                    generator.exchange_packets();
+                }
                 if middle {
                     generator.handshake(missing[1], 1, relaxed[1]);
                     generator.body(1);
@@ -129,6 +138,23 @@ impl Generator {
         }
     }
 
+    /// Sends packets to the block of the next rank of the node, and unpacks those of the previous one.
+    fn exchange_packets(&mut self) {
+        let (node, rank) = (self.node, self.rank);
+        let first = rank / node * node;
+        let [next, previous] = [1, node - 1].map(|distance| first + (rank - first + distance) % node);
+        let slot = |from: u32| FIRST_PACKETS + from * self.blocks + self.block;
+        let ([to, from], any) = ([rank, previous].map(slot), self.random.below(u64::from(CHUNKS)) as u32);
+        let mut put = Op::new(OpKind::PutPackets, Origin::UNKNOWN);
+        put.srcs.push(Operand::local(BufferKind::Input, any, 1));
+        put.dsts.push(self.remote(next, BufferKind::Scratch, to));
+        put.channel = Some(ChannelKind::Memory);
+        let mut unpack = Op::new(OpKind::UnpackPackets, Origin::UNKNOWN);
+        unpack.srcs.push(Operand::local(BufferKind::Scratch, from, 1));
+        unpack.dsts.push(Operand::local(BufferKind::Output, (rank * self.blocks + self.block) * 3 + 2, 1));
+        self.ops.extend([put, nop(), unpack, nop()]);
+    }
+
     /// Returns an operation that reads any chunks and mostly writes to chunks of its own block.
     fn data(&mut self, phase: u32, number: u32) -> Op {
         use BufferKind::{Input, Output, Scratch};
@@ -138,9 +164,12 @@ impl Generator {
         let own = if self.random.below(60) == 0 { 0 } else { (self.rank * self.blocks + self.block) * 3 + number % 3 };
         let any = self.random.below(u64::from(CHUNKS)) as u32;
         let to = if phase == 0 && self.random.below(2) == 0 { Scratch } else { Output };
-        // Scratch that a peer wrote before the handshake.
-        let from = if phase == 1 { (peer * self.blocks + self.block) * 3 } else { any };
+        // Scratch that a peer wrote before the handshake; with double scratch, only its owner does.
+        let double = self.plan.double_scratch;
+        let writer = if double { self.rank } else { peer };
+        let from = if phase == 1 { (writer * self.blocks + self.block) * 3 } else { any };
         let source = if phase == 1 { Scratch } else { Input };
+        let [far_to, far_source] = if double { [Output, Input] } else { [to, source] };
         let mut op = Op::new(OpKind::Copy, Origin::UNKNOWN);
         let local = |buffer, index| Operand::local(buffer, index, 1);
         match self.random.below(6) {
@@ -157,12 +186,12 @@ impl Generator {
             2 | 3 => {
                 op.kind = OpKind::Put;
                 op.srcs.push(local(source, from));
-                op.dsts.push(self.remote(peer, to, own));
+                op.dsts.push(self.remote(peer, far_to, own));
                 op.channel = Some(ChannelKind::Memory);
             }
             4 => {
                 op.kind = OpKind::Get;
-                op.srcs.push(self.remote(peer, source, from));
+                op.srcs.push(self.remote(peer, far_source, from));
                 op.dsts.push(local(Output, own));
                 let (channel, number) = self.channel(peer);
                 (op.channel, op.ids) = (Some(channel), [number].as_slice().into());
@@ -190,13 +219,15 @@ impl Generator {
 #[test]
 fn random_plans_run_as_proved() {
     let plans = std::env::var("MSCCLPP_PLANS").ok().and_then(|text| text.parse().ok()).unwrap_or(600);
-    let (mut accepted, mut elided) = (0_u64, 0_u64);
+    let (mut accepted, mut elided, mut double, mut packets) = (0_u64, 0_u64, 0_u64, 0_u64);
     for seed in 0..plans {
         let (plan, node) = Generator::plan(seed);
         if !check(&plan).is_empty() {
             continue;
         }
         accepted += 1;
+        double += u64::from(plan.double_scratch);
+        packets += u64::from(plan.protocol == Protocol::LL);
         let ranks = plan.ranks.len() as u32;
         let launches = ProcessLaunch::variants(ranks, node);
         let launch = &launches[seed as usize % launches.len()];
@@ -210,6 +241,39 @@ fn random_plans_run_as_proved() {
             assert!(!matches!(outcome, Outcome::Failed(_)), "seed {seed}, {launch:?}: {outcome:?}");
         }
     }
-    println!("{accepted} of {plans} random plans accepted, {elided} of them with an opening");
-    assert!(accepted > plans / 10 && elided > accepted / 2, "{accepted} accepted, {elided} with an opening");
+    let found = format!(
+        "{accepted} of {plans} random plans accepted, {elided} of them with an opening, {double} with double scratch, \
+         {packets} with packets"
+    );
+    println!("{found}");
+    assert!(accepted > plans / 10 && elided > accepted / 2 && double.min(packets) > accepted / 10, "{found}");
+}
+
+/// A rank that exchanges packets with its peer, and then a chunk over each other's buffers.
+const RANK: &str = "rank OWN (input 2, output 2, scratch 1) {
+  block 0:
+    ppkt memory rank PEER scratch[0] <- input[0]
+    upkt output[0] <- scratch[0]
+    rlxsignal memory rank PEER
+    rlxwait memory rank PEER
+    nop
+    put memory rank PEER output[1] <- input[1]
+    nop
+    signal memory rank PEER
+    wait memory rank PEER
+}
+";
+
+/// Copies of callers' buffers are in memory of their own, which neither alternates nor contains packets.
+#[test]
+fn plan_with_packets_and_copies_runs_as_proved() {
+    for header in ["", "double_scratch\n"] {
+        let ranks = [0, 1].map(|rank| RANK.replace("OWN", &rank.to_string()).replace("PEER", &(1 - rank).to_string()));
+        let text = format!("plan exchange\ncollective sendrecv\nranks 2\nprotocol LL\n{header}{}", ranks.concat());
+        let plan = mscclpp_core::plan::text::parse(&text).expect("a plan");
+        assert!(check(&plan).is_empty(), "{}", check(&plan));
+        for launch in ProcessLaunch::variants(2, 2) {
+            validate_processes(&plan, &launch).unwrap_or_else(|invalid| panic!("{header}, {launch:?}: {invalid}"));
+        }
+    }
 }
