@@ -75,12 +75,15 @@ fn custom_collectives_fulfill_their_expectations() {
                 let mut buffers = run.buffers().expect("little memory");
                 let verifier = Verifier::with_pattern(&run, count, pattern);
                 verifier.fill(&mut buffers);
-                run.launch_buffers(&mut buffers).expect("it ends");
-                assert!(verifier.check(&buffers).is_unverified(), "nobody says what is promised");
-                let verifier = verifier.with_expectations(&tree.expectations);
                 let report = verifier.check(&buffers);
-                assert!(report.is_correct(), "{dtype} {op} {count}: {report}");
+                assert!(!report.is_correct(), "{dtype} {op} {count}: nothing was launched: {report}");
+                run.launch_buffers(&mut buffers).expect("it ends");
+                let report = verifier.check(&buffers);
+                assert_eq!((report.wrong, report.is_correct()), (0, count > 0), "{dtype} {op} {count}: {report}");
                 assert_eq!(report.is_unverified(), count == 0, "{dtype} {op} {count}");
+                // Without expectations nothing is compared, which shows nothing.
+                let report = verifier.clone().with_expectations(&[]).check(&buffers);
+                assert!(report.is_unverified() && !report.is_correct(), "{report}");
                 // Another expectation is detected as violated.
                 let mut other = tree.expectations.clone();
                 other.iter_mut().flat_map(|one| &mut one.inputs).for_each(|input| input.1 = (input.1 + 1) % 2);
@@ -125,8 +128,8 @@ proptest! {
             verifier.fill(&mut buffers);
             run.launch_buffers(&mut buffers).unwrap_or_else(|error| panic!("{}: {error}", algorithm.name()));
             let report = verifier.check(&buffers);
-            prop_assert!(report.is_correct(), "{} on {} ranks, {:?}: {}", algorithm.name(), ranks, message, report);
-            prop_assert!(count == 0 || !report.is_unverified());
+            prop_assert!(report.wrong == 0, "{} on {} ranks, {:?}: {}", algorithm.name(), ranks, message, report);
+            prop_assert_eq!(report.is_correct(), count > 0);
         }
     }
 }

@@ -16,7 +16,8 @@ use crate::interpret::program::Reductions;
 use crate::layout::{ByteRun, Layout, View};
 
 /// Fills the inputs of a prepared plan and compares its outputs with its collective's postcondition, and with its
-/// program's expectations.
+/// program's expectations ([`Plan::expectations`](mscclpp_core::plan::Plan::expectations)), which are the only postcondition of a custom
+/// collective. Expected reductions in a plan with several reductions are skipped.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     expected: Expected,
@@ -58,13 +59,14 @@ pub struct Mismatch {
 }
 
 impl VerifyReport {
-    /// Returns whether no element differs; also if none was compared, see [`is_unverified`](Self::is_unverified).
+    /// Returns whether elements were compared and none differs. A result that was not compared
+    /// ([`is_unverified`](Self::is_unverified)) is not correct.
     pub fn is_correct(&self) -> bool {
-        self.wrong == 0
+        self.wrong == 0 && !self.is_unverified()
     }
 
-    /// Returns whether no element was compared: a custom collective, or a fragment for tests whose program states no
-    /// expectations.
+    /// Returns whether no element was compared: of a message without elements, of a rank without a result, or of a custom collective
+    /// or a fragment for tests whose program states no expectations.
     pub fn is_unverified(&self) -> bool {
         self.checked == 0
     }
@@ -115,13 +117,10 @@ impl Verifier {
         };
         let in_place = (0..ranks).map(|rank| [part(rank, Space::Input), part(rank, Space::Output)]).collect();
         let mixed = program.reductions == Reductions::Mixed;
-        Self { expected, layout, mixed, expectations: Vec::new(), in_place }
+        Self { expected, layout, mixed, expectations: program.plan.expectations().collect(), in_place }
     }
 
-    /// Adds the expectations of the plan's program: [`PlanTree::expectations`], which are the only postcondition of a
-    /// custom collective. Reductions in a plan with several reductions are skipped.
-    ///
-    /// [`PlanTree::expectations`]: mscclpp_core::plan::raw::PlanTree::expectations
+    /// Sets expectations other than those of the plan.
     #[must_use]
     pub fn with_expectations(mut self, expectations: &[Expectation]) -> Self {
         self.expectations = expectations.to_vec();
