@@ -11,8 +11,10 @@
 #   mutants    shipped and reference plans, changed in every way
 #   programs   random programs with loops against runs at every size, and unequal slices
 #   evaluator  random functions and programs, evaluated and compiled
-#   executors  all built-in algorithms on up to 64 ranks: costs, results of processes, random plans through the passes of executors
+#   executors  all built-in algorithms on up to 64 ranks: costs, and results of processes
 #   small      random small plans that the checks accept, fuzzed in launches of changing sizes
+#   order      verdicts of all plans with other numbers of ranks, thread blocks, channels and semaphores, and in random orders of
+#              execution; the fuzzer on plans with changed numbers; random plans as executors run them
 #   processes  a thousand launches of 4 MiB between processes on two hosts, a million mixed
 #              calls, and 10 000 rounds of faults whose root cause all ranks must name; what
 #              remains of each is counted; 200 rounds of faults in calls of NCCL, and 1000 jobs
@@ -37,7 +39,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly parts=(loops mutants programs evaluator executors small processes transport scale systems clients python examples hostile devices sanitizer links ucx packages)
+readonly parts=(loops mutants programs evaluator executors small order processes transport scale systems clients python examples hostile devices sanitizer links ucx packages)
 logs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/full
 mkdir -p "$logs"
 commit=$(git rev-parse --short HEAD)
@@ -65,11 +67,15 @@ part() {
         ;;
     executors)
         MSCCLPP_SOAK=1 tests mscclpp-exec --test integration -- algorithms:: process::results::
-        MSCCLPP_PLANS=20000 tests mscclpp-exec --lib -- validate::
         MSCCLPP_SEEDS=16 tests mscclpp-fuzz --test integration -- fuzz::builtin
         ;;
     small)
         MSCCLPP_SCRIPTS=60000 MSCCLPP_SIZES=10000 MSCCLPP_FREES=10000 MSCCLPP_TURNS=10000 tests mscclpp-fuzz --test integration -- fuzz::small
+        ;;
+    order)
+        MSCCLPP_PERMUTATIONS=20 MSCCLPP_OPERATIONS=3000 tests mscclpp-fuzz --test integration -- permutations::
+        MSCCLPP_MALFORMED=100000 tests mscclpp-fuzz --test integration -- fuzz::malformed
+        MSCCLPP_PLANS=100000 tests mscclpp-exec --lib -- validate::
         ;;
     processes)
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::
