@@ -2,7 +2,7 @@
 //!
 //! `MSCCLPP_MALFORMED` is the number of plans.
 
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::raw::{BufferRef, ChannelTable, Op, OpKind, PlanTree, Slice};
@@ -30,7 +30,7 @@ fn plans_with_changed_numbers_are_run_or_refused() {
         let mut plan = plan.clone();
         (0..1 + random.below(3)).for_each(|_| change(&mut plan, &mut random));
         let fuzzer = || ScheduleFuzzer::new(&plan).launches(2).max_steps(STEPS).run(seed);
-        match catch_unwind(fuzzer) {
+        match catch_unwind(AssertUnwindSafe(fuzzer)) {
             Ok(Ok(_)) => ran += 1,
             Ok(Err(_)) => refused += 1,
             Err(_) => panicked.push(format!("{name}, seed {seed}: {plan:?}")),

@@ -246,7 +246,7 @@ fn random_plans_run_as_proved() {
          {packets} with packets"
     );
     println!("{found}");
-    assert!(accepted > plans / 10 && elided > accepted / 2 && double.min(packets) > accepted / 10, "{found}");
+    assert!(accepted > plans / 10 && elided > accepted / 2 && double.min(packets) > accepted / 50, "{found}");
 }
 
 /// A rank that exchanges packets with its peer, and then a chunk over each other's buffers.
