@@ -13,6 +13,7 @@ use mscclpp_exec::{DataType, Message};
 
 use super::CACHE;
 use super::bits::Pair;
+use super::seeds::some_seed_finds;
 
 pub(crate) fn tests() -> Vec<Trial> {
     let interpreted = bugs().map(|bug| (bug, PrepareOptions::default()));
@@ -21,19 +22,13 @@ pub(crate) fn tests() -> Vec<Trial> {
     interpreted.chain(specialized).map(trial).collect()
 }
 
-/// Number of seeds among which a bug must be detected.
-const SEEDS: u64 = 30;
-
 fn is_found(bug: &'static str, prepare: PrepareOptions) -> Result<(), Failed> {
-    for seed in 1..=SEEDS {
+    some_seed_finds(bug, |seed| {
         let options =
             Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], bug: Some(bug), ..Options::default() };
         let device = Device::with_cache(simulator(options)?, Cache::at(CACHE));
-        if run(&device, prepare).is_err() {
-            return Ok(());
-        }
-    }
-    Err(format!("not found with {SEEDS} seeds").into())
+        Ok(run(&device, prepare).is_err())
+    })
 }
 
 /// Plans that together use all of the device code.

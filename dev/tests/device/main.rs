@@ -36,6 +36,7 @@ mod planted;
 mod processes;
 mod prologue;
 mod rehearsal;
+mod seeds;
 mod starts;
 mod switches;
 mod tensors;
