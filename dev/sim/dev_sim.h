@@ -1,6 +1,6 @@
 // The simulator's half of `dev.h`: what kernels take from their surroundings, on a CPU.
 //
-// Every CUDA thread is a coroutine; all of a launch run on one OS thread, in an order that a seed decides (src/schedule.rs).
+// Every CUDA thread is a coroutine; all of a launch run on one OS thread, in an order that a seed decides (src/launch).
 // Plain stores are weak: they wait in a buffer of their thread and reach memory in any order (sim/memory.cc).
 #pragma once
 #include <cstddef>
@@ -13,13 +13,22 @@
 #define KERNEL_PARAM const
 #define DEV_TABLE static const
 
+/// Variables of a block's shared memory that are found at once.
+constexpr uint32_t kSimShared = 4;
+
 extern "C" {
+/// The first variables of a block's shared memory, by the addresses that name them.
+struct SimShared {
+  const void* names[kSimShared];
+  void* places[kSimShared];
+};
+
 /// What a coroutine is.
 struct SimThread {
   uint32_t thread, threads, block, blocks;
-  /// Of the block and of the launch; see sim/memory.cc.
+  /// Of the block; see sim/memory.cc.
   void* stores;
-  void* shared;
+  const SimShared* shared;
 };
 
 /// A kernel by its name. `argument`: as the driver gets it, `bytes` long.
@@ -84,8 +93,8 @@ SIM_VISIBLE void sim_attach(const SimHost* host) { sim_host = host; }
 #define SIM_KERNEL(name, argument)
 
 extern "C" {
-/// The coroutine that runs.
-extern thread_local SimThread* sim_thread;
+/// The coroutine that runs. Not `thread_local`, whose uses from other files call a function.
+extern __thread SimThread* sim_thread;
 
 /// Lets others run. `waiting`: this one cannot go on before another one has.
 void sim_yield(bool waiting);
@@ -114,9 +123,17 @@ void sim_use_table();
 }
 #endif
 
+DEV void* sim_shared_at(const void* name, size_t bytes) {
+  const SimShared* shared = sim_thread->shared;
+  for (uint32_t i = 0; i < kSimShared; ++i) {
+    if (shared->names[i] == name) return shared->places[i];
+  }
+  return sim_shared(name, bytes);
+}
+
 #define SHARED(type, name, count) \
   static const char name##_key = 0; \
-  type* name = static_cast<type*>(sim_shared(&name##_key, sizeof(type) * (count)))
+  type* name = static_cast<type*>(sim_shared_at(&name##_key, sizeof(type) * (count)))
 
 #define SHARED_FLAG volatile uint32_t
 

@@ -1,12 +1,11 @@
 //! Callbacks of running kernels.
 
 use std::ffi::c_void;
-use std::ptr::null_mut;
 
 use super::grids::{Block, Grids, Stop};
 use super::{Fault, GRIDS};
 use crate::accesses::{Access, AccessKind};
-use crate::native;
+use crate::native::{self, NUM_SHARED, SimPoll};
 
 /// Returns the kernels whose coroutine calls.
 fn current<'a>() -> &'a mut Grids {
@@ -32,13 +31,23 @@ fn suspend(stop: Stop) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_yield(waiting: bool) {
+extern "C" fn sim_stop() {
+    suspend(Stop::Elsewhere);
+}
+
+/// Suspends the current thread at a wait.
+///
+/// # Safety
+/// There are `count` loads.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sim_wait(polls: *const SimPoll, count: u32) {
     let grids = current();
-    if waiting {
-        suspend(Stop::Waiting);
-    } else if grids.options.stop_at_one_of != 0 && grids.random.below(grids.options.stop_at_one_of) == 0 {
-        suspend(Stop::Elsewhere);
+    if count == 0 || grids.blocked {
+        return suspend(Stop::Waiting);
     }
+    // SAFETY: given.
+    grids.sleep(unsafe { std::slice::from_raw_parts(polls, count as usize) });
+    suspend(Stop::Asleep);
 }
 
 /// Records an access of the current thread, if accesses are recorded.
@@ -75,9 +84,9 @@ extern "C" fn sim_meet(predicate: bool) -> u32 {
     } else {
         block.result = std::mem::take(&mut block.holds);
         block.arrived = 0;
-        let mut parked = std::mem::take(&mut block.parked);
-        current().ready.append(&mut parked);
-        current().waits = 0;
+        let parked = std::mem::take(&mut block.parked);
+        parked.into_iter().for_each(|thread| current().add_ready(thread));
+        current().make_progress();
     }
     current_block().0.result
 }
@@ -86,7 +95,7 @@ extern "C" fn sim_meet(predicate: bool) -> u32 {
 extern "C" fn sim_now() -> u64 {
     let grids = current();
     if !grids.blocked {
-        return grids.steps;
+        return grids.clock;
     }
     grids.asked += 1;
     (1 << 62) + (grids.asked << 40)
@@ -99,21 +108,34 @@ extern "C" fn sim_shared(name: *const c_void, bytes: usize) -> *mut c_void {
         return memory.as_mut_ptr().cast();
     }
     // Shared memory is uninitialized at first.
-    block.shared.push((name as usize, vec![u128::MAX / 3; bytes.div_ceil(16)].into()));
-    block.shared.last_mut().map_or(null_mut(), |(_, memory)| memory.as_mut_ptr().cast())
+    let mut memory: Box<[u128]> = vec![u128::MAX / 3; bytes.div_ceil(16)].into();
+    let place: *mut c_void = memory.as_mut_ptr().cast();
+    let number = block.shared.len();
+    block.shared.push((name as usize, memory));
+    if number < NUM_SHARED {
+        block.first_shared.names[number].set(name as usize);
+        block.first_shared.places[number].set(place as usize);
+    }
+    place
 }
 
+/// Finds the allocation with some bytes.
+///
+/// # Safety
+/// `first` and `len` can be written.
 #[unsafe(no_mangle)]
-extern "C" fn sim_may_use(at: *const c_void, bytes: u32, write: bool) -> bool {
+unsafe extern "C" fn sim_allocation(
+    at: *const c_void,
+    bytes: u32,
+    write: bool,
+    first: *mut u64,
+    len: *mut u64,
+) -> bool {
     let grids = current();
     let (address, number) = (at as u64, grids.current);
     let inside = |(first, len): (u64, u64)| {
         address >= first && address - first <= len && u64::from(bytes) <= len - (address - first)
     };
-    let grid = grids.threads[number as usize].as_ref().map_or(0, |thread| thread.grid);
-    if grids.last_piece.0 == grid && inside(grids.last_piece.1) {
-        return true;
-    }
     let facts =
         grids.threads[number as usize].as_ref().map_or((0, 0), |thread| (thread.facts.block, thread.facts.thread));
     let Some(of) = grids.grid_of(number) else { return false };
@@ -121,7 +143,8 @@ extern "C" fn sim_may_use(at: *const c_void, bytes: u32, write: bool) -> bool {
     let behind = pieces.partition_point(|&(first, _)| first <= address);
     let piece = behind.checked_sub(1).map(|at| pieces[at]).filter(|&piece| inside(piece));
     match piece {
-        Some(piece) => grids.last_piece = (grid, piece),
+        // SAFETY: given.
+        Some(piece) => unsafe { (*first, *len) = piece },
         None => {
             let (block, thread) = facts;
             of.fault.get_or_insert(Fault::Access { address, bytes, write, block, thread });
@@ -161,22 +184,4 @@ unsafe extern "C" fn sim_members(at: *const c_void, bytes: u32, write: bool, add
     }
     let left_out = !write && options.bug == Some(OMITTED_MEMBER);
     count - u32::from(left_out && count > 1)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn sim_random(bound: u32) -> u32 {
-    current().random.below(bound)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn sim_progress() {
-    let grids = GRIDS.get();
-    if !grids.is_null() {
-        current().waits = 0;
-    }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn sim_is_strong() -> bool {
-    !current().options.weak
 }

@@ -3,6 +3,7 @@
 
 mod callbacks;
 mod grids;
+mod sleepers;
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -97,6 +98,8 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
     let mut grids = Grids::new(options, seed);
     let pointer = &raw mut grids;
     let outer = GRIDS.replace(pointer);
+    // SAFETY: it lives as long as `grids`, and the next call of this kind is below.
+    let outer_run = unsafe { native::sim_enter_run(&raw const grids.run.sim) };
     // SAFETY: `grids` outlives the loop. It is accessed only through `pointer` until the loop has ended: here between
     // two resumes, and from coroutines in the callbacks, never at the same time.
     let at_hand = || unsafe { &mut *pointer };
@@ -104,21 +107,26 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
     at_hand().take(turn, false);
     loop {
         let grids = at_hand();
+        grids.collect_awoken();
         // Threads at a block sync that not all threads of the block reach are blocked forever as well.
-        if grids.ready.is_empty() || grids.is_stalled() {
+        if grids.ready.is_empty() && !grids.has_sleepers() || grids.is_stalled() {
             let Some(ended) = grids.end_one() else { break };
             let turn = surroundings(vec![ended], false);
             grids.take(turn, false);
             continue;
         }
         grids.steps += 1;
+        grids.clock += 1;
         let idle = grids.advance_stores();
         if idle || grids.steps.is_multiple_of(1024) {
             let turn = surroundings(Vec::new(), idle);
             grids.take(turn, idle);
         }
+        if grids.ready.is_empty() {
+            continue;
+        }
         let mut number = grids.any_ready();
-        while grids.is_slow(number) && grids.random.below(SLOWNESS) != 0 {
+        while grids.is_slow(number) && grids.run.sim.below(SLOWNESS) != 0 {
             number = grids.any_ready();
         }
         grids.current = number;
@@ -157,9 +165,9 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
             }
             CoroutineResult::Yield(stop) => {
                 match stop {
-                    Stop::Waiting => grids.waits += 1,
+                    Stop::Waiting => grids.run.sim.waits.set(grids.run.sim.waits.get() + 1),
                     // The thread may be polling in a wait, so this is no progress; its next store is.
-                    Stop::Elsewhere => {}
+                    Stop::Elsewhere | Stop::Asleep => {}
                     Stop::Parked => grids.remove_ready(number),
                 }
                 if let Some(thread) = &mut grids.threads[number as usize] {
@@ -168,5 +176,7 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
             }
         }
     }
+    // SAFETY: those that ran before, and still run.
+    unsafe { native::sim_enter_run(outer_run) };
     GRIDS.set(outer);
 }
