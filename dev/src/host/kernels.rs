@@ -2,11 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
+use std::time::Duration;
 
 use super::{Code, Queue, SimulatedHost, State, Work, error};
 use crate::alloc::SimulatedMemory;
 use crate::launch::{self, Fault, Finished, Kernel, Turn};
 use crate::threaded::ThreadedKernels;
+
+/// Number of consecutive turns in which kernels wait for other processes, after which the thread that runs them sleeps between turns:
+/// the others may need its core.
+const BUSY_TURNS: u32 = 8;
+
+/// How long it sleeps.
+const TURN_INTERVAL: Duration = Duration::from_micros(50);
 
 impl SimulatedHost {
     /// Runs kernels until none can begin.
@@ -16,11 +24,17 @@ impl SimulatedHost {
         }
         let mut held = Some(self.memory());
         let mut version = None;
+        let (mut stuck_turns, mut waits_for_others) = (0, false);
         launch::run(self.options, seed, |finished, stuck| {
             if finished.is_empty() && version.is_some() {
                 // The host may use memory in between.
                 held = None;
-                std::thread::yield_now();
+                stuck_turns = if stuck && waits_for_others { stuck_turns + 1 } else { 0 };
+                if stuck_turns > BUSY_TURNS {
+                    std::thread::sleep(TURN_INTERVAL)
+                } else {
+                    std::thread::yield_now()
+                }
                 held = Some(self.memory());
             }
             let Some(memory) = held.as_deref() else {
@@ -37,7 +51,9 @@ impl SimulatedHost {
             version = now;
             // Delayed work may be what the kernels wait for: the record that another stream waits for before its
             // kernel.
-            let may_help = state.helped || self.options.others || state.has_delayed_work(self.options.one_connection);
+            let has_delayed_work = state.has_delayed_work(self.options.one_connection);
+            let may_help = state.helped || self.options.others || has_delayed_work;
+            waits_for_others = self.options.others && !has_delayed_work;
             // Otherwise their waits end by their timeouts.
             state.stuck = stuck && may_help;
             if ended || state.stuck {
