@@ -21,9 +21,9 @@ use super::{CACHE, at, stalls};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let plans = algorithms::all().iter().map(|algorithm| {
+    let plans = algorithms::all().iter().enumerate().map(|(number, algorithm)| {
         let name = format!("devices::plans::{}", algorithm.name());
-        with_seeds(name, seeds.clone(), move |seed| every_map(seed, algorithm))
+        with_seeds(name, seeds_of_case(&seeds, number), move |seed| every_map(seed, algorithm))
     });
     let tests: [(&str, Test); 12] = [
         ("streams_in_turns", streams_in_turns),
@@ -39,7 +39,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("stream_of_one_device_is_rejected", stream_of_one_device_is_rejected),
         ("devices_without_peer_access_are_rejected", devices_without_peer_access_are_rejected),
     ];
-    let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("devices::{name}"), seeds.clone(), test));
+    let tests = tests
+        .into_iter()
+        .enumerate()
+        .map(|(number, (name, test))| with_seeds(format!("devices::{name}"), seeds_of_case(&seeds, number), test));
     let bug = Trial::test("devices::bugs::lost_waits", lost_waits_are_detected);
     plans.chain(tests).chain([bug]).collect()
 }
@@ -76,6 +79,12 @@ fn tuning_table_names_devices(seed: u64) -> Result<(), Failed> {
         assert_eq!((decision.config.threads, decision.decided_by), (Some(64), DecidedBy::Table(1 << 10)));
     }
     Ok(())
+}
+
+/// Returns the seeds of test `number` of several: neighbors have others, so that also with one seed per test all settings occur that
+/// a seed selects.
+pub(crate) fn seeds_of_case(seeds: &std::ops::Range<u64>, number: usize) -> std::ops::Range<u64> {
+    seeds.start + number as u64..seeds.end + number as u64
 }
 
 /// A test that tries several seeds.

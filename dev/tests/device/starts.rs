@@ -24,7 +24,7 @@ use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{DataType, Error, Message, cpu};
 
 use super::bits::{Pair, shipped};
-use super::devices::with_seeds;
+use super::devices::{seeds_of_case, with_seeds};
 use super::processes::{each_in_a_thread, machine_options};
 use super::seeds::some_seed_finds;
 use super::{at, mock};
@@ -34,8 +34,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     let tests: [(&str, Test); 3] =
         [("one_process", in_one_process), ("processes", in_processes), ("short", few_elements)];
     let of_plans = seeds.clone();
-    let plans = algorithms::all().iter().flat_map(|algorithm| {
-        let seeds = of_plans.clone();
+    let plans = algorithms::all().iter().enumerate().flat_map(|(number, algorithm)| {
+        let seeds = seeds_of_case(&of_plans, number);
         tests.map(move |(name, test)| {
             let name = format!("starts::{name}::{}", algorithm.name());
             with_seeds(name, seeds.clone(), move |seed| test(seed, algorithm))

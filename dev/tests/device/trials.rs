@@ -8,10 +8,11 @@ use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
+use super::devices::seeds_of_case;
 use super::suite::STALL_TIMEOUT;
 use super::{
-    CACHE, Rig, accesses, at, bugs, capture_modes, communicator, connections, deadlocks, devices, faults, machines,
-    mock, nodes, planted, processes, prologue, rehearsal, starts, suite, switches, tensors, threads,
+    CACHE, Rig, Test, accesses, at, bugs, capture_modes, communicator, connections, deadlocks, devices, faults,
+    machines, mock, nodes, planted, processes, prologue, rehearsal, starts, suite, switches, tensors, threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -28,7 +29,7 @@ pub(crate) fn all() -> Vec<Trial> {
     let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
     let first = number("MSCCLPP_SEED").unwrap_or(days);
     let asked = number("MSCCLPP_SEEDS");
-    let seeds = first..first + asked.unwrap_or(2).max(1);
+    let seeds = first..first + asked.unwrap_or(1).max(1);
     let device = Device::new(0);
     match &device {
         Ok(device) => println!("cuda: on {}", device.properties()),
@@ -45,10 +46,8 @@ pub(crate) fn all() -> Vec<Trial> {
         (_, Some(reason)) => Err(reason.clone()),
         _ => Err("there is a driver".into()),
     };
-    // One, unless more were requested: the simulator alone runs the others.
-    let mock_seeds = if asked.is_some() { seeds.clone() } else { first..first + 1 };
     match &mock {
-        Ok(_) => println!("mock: seeds {}..{}", mock_seeds.start, mock_seeds.end),
+        Ok(_) => println!("mock: seeds {}..{}", seeds.start, seeds.end),
         Err(reason) => println!("mock: ignored: {reason}"),
     }
     let simulated = on_simulator(&seeds).into_iter().map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
@@ -56,15 +55,16 @@ pub(crate) fn all() -> Vec<Trial> {
     trials.extend(processes::on_device(&device));
     trials.extend(planted::tests(&device));
     trials.extend(simulated);
-    trials.extend(on_mock(&mock, mock_seeds));
+    trials.extend(on_mock(&mock, seeds, asked.is_some()));
     trials.extend(threads::tests(no_simulator.as_ref()));
     trials
 }
 
 /// Returns the suite and the tests that only a simulator supports.
 fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
-    let suite = suite::tests().into_iter().filter(|test| !test.calls_cuda).map(|test| {
-        let seeds = seeds.clone();
+    let suite = suite::tests().into_iter().filter(|test| !test.calls_cuda).enumerate().map(|(number, test)| {
+        // Those that compile take samples, the same as the comparison of accesses, so that each kernel is compiled once.
+        let seeds = seeds_of_case(seeds, if test.compiles { 0 } else { number });
         Trial::test(format!("sim::{}", test.name), move || {
             for seed in seeds {
                 let device = Device::with_cache(simulator(with_seed(seed))?, Cache::at(CACHE));
@@ -96,9 +96,11 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
 }
 
 /// Returns the suite, and the tests of the calls of CUDA's functions.
-fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: Range<u64>) -> Vec<Trial> {
+fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: Range<u64>, all: bool) -> Vec<Trial> {
     let first = seeds.start;
-    let suite = suite::tests().into_iter().map(|test| {
+    // The results of further plans and messages do not depend on the driver's functions, so they run on request only.
+    let is_one = |test: &Test| all || !["plans::", "bits::"].iter().any(|family| test.name.starts_with(family));
+    let suite = suite::tests().into_iter().filter(is_one).map(|test| {
         let (mock, seeds, ignored) = (mock.clone(), seeds.clone(), mock.is_err() || test.compiles);
         Trial::test(format!("mock::{}", test.name), move || {
             let mock = mock?;

@@ -28,7 +28,7 @@ use mscclpp_exec::cuda::Device;
 use mscclpp_exec::{Communicator, Error};
 
 use self::cases::{Home, every_case};
-use super::devices::with_seeds;
+use super::devices::{seeds_of_case, with_seeds};
 use super::processes::{Job, Player, machine_options};
 
 /// Body of a rank.
@@ -124,9 +124,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     // Pairs of properties, of which other seeds make other calls.
     let covers: [(&str, Test); 2] =
         [("cover_of_threads", cover::of_threads), ("cover_of_processes", cover::of_processes)];
-    let first = seeds.start..seeds.start + 4;
-    let tests = tests.map(|test| (test, seeds.clone())).into_iter().chain(covers.map(|test| (test, first.clone())));
-    tests.map(|((name, test), seeds)| with_seeds(format!("communicator::{name}"), seeds, test)).collect()
+    let tests = tests.into_iter().chain(covers).enumerate();
+    let trial =
+        |(number, (name, test))| with_seeds(format!("communicator::{name}"), seeds_of_case(&seeds, number), test);
+    tests.map(trial).collect()
 }
 
 pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {

@@ -23,7 +23,7 @@ use self::failures::{
 };
 use self::idle::idle_proxies_sleep_until_a_launch;
 use self::missing_wait::{missing_wait, missing_wait_is_found_with_every_seed};
-use super::devices::with_seeds;
+use super::devices::{seeds_of_case, with_seeds};
 use super::flushed::{News, dead_put, flushed, used_first_thing};
 use super::processes::{Job, Player, Work, files_and_handles, machine_options};
 
@@ -55,7 +55,7 @@ pub(crate) fn tests(seeds: Range<u64>) -> Vec<Trial> {
             Job::start(role, "simulator", seed, ranks, per_node)?.succeed()
         })
     };
-    let roles = ROLES.into_iter().map(|role| in_role(role, seeds.clone()));
+    let roles = ROLES.into_iter().enumerate().map(|(number, role)| in_role(role, seeds_of_case(&seeds, number)));
     let end = if std::env::var_os("MSCCLPP_SOAK").is_some() { seeds.end } else { seeds.start + 1 };
     let hostile = HOSTILE_ROLES.into_iter().map(|role| in_role(role, seeds.start..end));
     let bugs = ["early_stores", "early_events"]

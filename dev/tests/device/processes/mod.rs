@@ -30,19 +30,18 @@ pub(crate) use self::threads::{each_in_a_thread, machine_options};
 pub(crate) use self::work::Work;
 use super::at;
 use super::bits::shipped;
-use super::devices::with_seeds;
+use super::devices::{seeds_of_case, with_seeds};
 use super::stalls;
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
-    let plans = algorithms::all().iter().map(|algorithm| {
+    let plans = algorithms::all().iter().enumerate().map(|(number, algorithm)| {
         let name = format!("processes::plans::{}", algorithm.name());
-        with_seeds(name, seeds.clone(), move |seed| every_size(seed, algorithm))
+        with_seeds(name, seeds_of_case(&seeds, number), move |seed| every_size(seed, algorithm))
     });
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 10] = [
         ("internal_memory_has_no_ipc_handle", internal_memory_has_no_ipc_handle),
         ("waits_follow_timeout_of_calls", waits_follow_timeout_of_calls),
-        ("ranks_agree_on_measured_times", ranks_agree_on_measured_times),
         ("every_call_fails_once", every_call_fails_once),
         ("freed_memory_is_registered_again", freed_memory_is_registered_again),
         ("slice_of_several_allocations_is_rejected", slice_of_several_allocations_is_rejected),
@@ -52,8 +51,13 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("rank_without_memory_is_reported", rank_without_memory_is_reported),
         ("of_the_system", |seed| of_the_system(seed, "simulator")),
     ];
-    let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("processes::{name}"), seeds.clone(), test));
-    plans.chain(tests).collect()
+    let tests = tests
+        .into_iter()
+        .enumerate()
+        .map(|(number, (name, test))| with_seeds(format!("processes::{name}"), seeds_of_case(&seeds, number), test));
+    // With a given number of iterations, and without.
+    let times = with_seeds("processes::ranks_agree_on_measured_times".into(), 0..2, ranks_agree_on_measured_times);
+    plans.chain(tests).chain([times]).collect()
 }
 
 /// Every rank on a separate device.

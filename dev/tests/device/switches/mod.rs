@@ -19,7 +19,7 @@ use mscclpp_exec::{DataType, Message};
 
 use self::failures::{CALLS, each_fails, program};
 use super::bits::{Pair, shipped};
-use super::devices::with_seeds;
+use super::devices::{seeds_of_case, with_seeds};
 use super::{CACHE, at, mock};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
@@ -39,7 +39,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("processes", processes::all_agree),
         ("processes_whose_calls_fail", processes::a_call_fails),
     ];
-    let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("switches::{name}"), seeds.clone(), test));
+    let tests = tests
+        .into_iter()
+        .enumerate()
+        .map(|(number, (name, test))| with_seeds(format!("switches::{name}"), seeds_of_case(&seeds, number), test));
     let faults = [Trial::test("switches::every_call_fails_once", failures::every_call_fails_once)];
     let bugs = switch_bugs().map(|bug| Trial::test(format!("switches::bugs::{bug}"), move || bugs::is_found(bug)));
     tests.chain(faults).chain(bugs).collect()
