@@ -24,7 +24,7 @@
 #   scale      scripts/scale.sh: 64 processes as 8 hosts of 8, and what a rank needs as their number
 #              grows; start-up of up to 1 024 ranks
 #   systems    the oldest Rust that the manifests promise, Windows and macOS
-#   clients    clients of NCCL in Python, among them vLLM's wrapper (340 MB to download)
+#   clients    all calls of NCCL in place on some ranks; its clients in Python, among them vLLM's wrapper (340 MB to download)
 #   python     the backend of PyTorch: all failures on PyTorch 2.11.0, tensors of more than 2^31 elements (9 GB of memory), all jobs by
 #              torchrun, and the package as pip installs it
 #   examples   all examples and kinds of calls on simulated devices
@@ -128,6 +128,7 @@ part() {
             --blocks 1 --threads 64 --output target/simulated-cuda/tuning.toml
         ;;
     clients)
+        ALL_PLACES=1 tests mscclpp-dev --test nccl -- collectives_
         local client
         for client in sglang vllm nccl4py; do
             scripts/python-client.sh "$client"
