@@ -89,6 +89,10 @@ fn stacks() -> MutexGuard<'static, Vec<DefaultStack>> {
     STACKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Number of steps of threads between two turns of the host. Threads that wait take few steps, so that the host's work would come late
+/// if these were more, and plans without a wait for the other devices at their end would rarely be found.
+const HOST_INTERVAL: u64 = 128;
+
 /// Bytes of a coroutine's stack.
 const STACK: usize = 64 << 10;
 
@@ -118,7 +122,7 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
         grids.steps += 1;
         grids.clock += 1;
         let idle = grids.advance_stores();
-        if idle || grids.steps.is_multiple_of(1024) {
+        if idle || grids.steps.is_multiple_of(HOST_INTERVAL) {
             let turn = surroundings(Vec::new(), idle);
             grids.take(turn, idle);
         }
