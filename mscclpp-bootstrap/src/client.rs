@@ -109,6 +109,7 @@ impl Client {
                 // This rank did not answer for so long that the others continue without it.
                 Frame::Lost { rank, error } if rank == self.rank => {
                     self.inbox.deliver(Frame::Failed(error.excluded(vec![0])));
+                    self.conn.push(&Frame::FailureAck);
                 }
                 Frame::Message { .. }
                 | Frame::Gathered { .. }
@@ -120,8 +121,12 @@ impl Client {
                 | Frame::CommunicatorFailed { .. }
                 | Frame::Lost { .. }
                 | Frame::Leave { .. } => {
+                    let is_failure = frame.is_failure();
                     if let Some(answer) = self.inbox.deliver(frame) {
                         self.conn.push(&answer);
+                    }
+                    if is_failure {
+                        self.conn.push(&Frame::FailureAck);
                     }
                 }
                 Frame::Heartbeat | Frame::LeaveAck => {}
@@ -154,9 +159,11 @@ impl Client {
     fn next(&mut self) -> Result<Option<Frame>, Error> {
         let next = self.conn.next().map_err(|malformed| malformed.of(&self.root));
         next.inspect_err(|error| {
-            // This rank's calls return without waiting for that.
-            self.inbox.deliver(Frame::Failed(error.clone()));
-            self.conn.close_after(&Frame::Failed(error.clone()));
+            let failed = Frame::Failed(error.clone());
+            self.conn.push(&failed);
+            // This rank's calls return, after which its process may end, without waiting for rank 0.
+            self.inbox.deliver(failed);
+            self.conn.wait_closed();
         })
     }
 

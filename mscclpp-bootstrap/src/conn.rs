@@ -289,6 +289,11 @@ impl Conn {
     /// Sends a last frame, and waits up to [`SHUTDOWN_TIMEOUT`] until the other end has closed the connection.
     pub(crate) fn close_after(&mut self, last: &Frame) {
         self.push(last);
+        self.wait_closed();
+    }
+
+    /// Sends the queued frames, and waits up to [`SHUTDOWN_TIMEOUT`] until the other end has closed the connection.
+    pub(crate) fn wait_closed(&mut self) {
         let until = Instant::now() + SHUTDOWN_TIMEOUT;
         while self.finish() {
             let left = until.saturating_duration_since(Instant::now());

@@ -17,6 +17,8 @@ use crate::timeout::ActiveTimeout;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a waiting caller checks whether it should continue.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Time after which a caller reports that it continues to try.
+const REPORT_TIME: Duration = Duration::from_secs(5);
 /// Minimum and maximum delay between attempts. Between these bounds the delay is a fraction of the elapsed time, so
 /// that ranks that start together lose little time, and ranks that wait long cost little.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(50));
@@ -39,7 +41,7 @@ pub(crate) fn connect(
     check_alive: CheckAlive,
 ) -> Result<Conn, Error> {
     let start = Instant::now();
-    let mut last = None;
+    let (mut last, mut is_reported) = (None, false);
     loop {
         for address in addresses {
             check_alive()?;
@@ -49,7 +51,14 @@ pub(crate) fn connect(
             }
         }
         let delay = (start.elapsed() / RETRY_DELAY_DIVISOR).clamp(RETRY_DELAYS.0, RETRY_DELAYS.1);
-        if timeout.update() <= delay {
+        if let Some((address, reason)) = last.as_ref().filter(|_| !is_reported && start.elapsed() > REPORT_TIME) {
+            let (rank, peer) = (purpose.rank(), purpose.peer());
+            log::warn!("rank {rank} has not reached rank {peer} at {address} so far and continues to try: {reason}");
+            is_reported = true;
+        }
+        // Processes, hosts and networks may still start.
+        let is_hopeless = addresses.len() == 1 && last.as_ref().is_some_and(|(_, reason)| reason == LOOPBACK_IS_DOWN);
+        if timeout.update() <= delay || is_hopeless {
             let (address, reason) =
                 last.unwrap_or_else(|| (SocketAddr::from(([0, 0, 0, 0], 0)), "no address to connect to".into()));
             let (rank, peer) = (purpose.rank(), purpose.peer());
@@ -77,7 +86,7 @@ pub(crate) fn attempt(
             let what = format!("rank {} cannot connect to rank {} at {address}", purpose.rank(), purpose.peer());
             return match Error::of_system(what, &error) {
                 limit @ Error::NoDescriptor { .. } => Err(limit),
-                _ => Ok(Err(reason(&error))),
+                _ => Ok(Err(reason(address, &error))),
             };
         }
     };
@@ -87,7 +96,7 @@ pub(crate) fn attempt(
     }
     let mut conn = match Conn::new(stream) {
         Ok(conn) => conn,
-        Err(error) => return Ok(Err(reason(&error))),
+        Err(error) => return Ok(Err(reason(address, &error))),
     };
     let caller = secret::random()?;
     conn.push(&Frame::Hello { purpose, nonce: caller });
@@ -130,8 +139,12 @@ pub(crate) fn wait_frame(
     }
 }
 
-fn reason(error: &std::io::Error) -> String {
+/// Why no connection to this host succeeds.
+const LOOPBACK_IS_DOWN: &str = "the loopback interface of this host is down; bring it up: `ip link set lo up`";
+
+fn reason(address: SocketAddr, error: &std::io::Error) -> String {
     match error.kind() {
+        ErrorKind::NetworkUnreachable if address.ip().is_loopback() => LOOPBACK_IS_DOWN.into(),
         ErrorKind::ConnectionRefused => "no process is listening there".into(),
         ErrorKind::TimedOut | ErrorKind::WouldBlock => "the host does not respond".into(),
         _ => error.to_string(),
@@ -172,5 +185,13 @@ mod tests {
             let error = connect(&[address], STREAM, &Secret::derived(&[]), &mut timeout, &check_alive).unwrap_err();
             assert_eq!(error, Error::NoSuchRank { rank: 7, num_ranks: 7 });
         }
+    }
+
+    #[test]
+    fn loopback_that_is_down_is_named() {
+        let error = std::io::Error::from(ErrorKind::NetworkUnreachable);
+        let text = |ip: [u8; 4]| reason((ip, 1).into(), &error);
+        assert!(text([127, 0, 0, 1]).contains("ip link set lo up"), "{}", text([127, 0, 0, 1]));
+        assert_eq!(text([10, 0, 0, 1]), error.to_string());
     }
 }

@@ -66,11 +66,13 @@ pub(crate) enum Frame {
         bytes: Vec<u8>,
     },
     /// A rank enters a collective call, and waits at most `timeout` for the others. `group` lists the communicator's
-    /// ranks; empty means all ranks. `place`: source location of the call.
+    /// ranks; empty means all ranks. `place`: source location of the call. `part_of`: the call of the program of which it is a part, which
+    /// messages name instead.
     EnterCollective {
         context: u64,
         sequence: u64,
         call: Call,
+        part_of: Option<String>,
         place: String,
         group: Vec<u32>,
         timeout: Duration,
@@ -93,6 +95,8 @@ pub(crate) enum Frame {
     CommunicatorFailed { context: u64, error: Error },
     /// A rank is lost: all communicators that contain it have failed.
     Lost { rank: u32, error: Error },
+    /// A rank has noticed the next failure of those that rank 0 has sent.
+    FailureAck,
     /// Shutdown frame: a rank leaves in order.
     Leave { rank: u32 },
     /// Acknowledges everything up to the other end's `Leave`.
@@ -109,6 +113,13 @@ pub(crate) enum Frame {
     Inspected { id: u64, reports: Vec<CommunicatorReport> },
     /// Where rank 0 of the job listens.
     Located(SocketAddr),
+}
+
+impl Frame {
+    /// Returns whether the frame ends calls of its receiver.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::CommunicatorFailed { .. } | Self::Lost { .. })
+    }
 }
 
 /// A collective call, as mismatch errors name it.

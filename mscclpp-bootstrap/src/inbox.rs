@@ -105,8 +105,8 @@ pub(crate) struct State {
 }
 
 impl Inbox {
-    /// Delivers a frame to this rank. Returns this rank's answer: a report, or the failure if the frame fails a
-    /// communicator and only this rank has noticed.
+    /// Delivers a frame to this rank. Returns this rank's answer: a report, or the failure if the frame fails a communicator.
+    /// This rank notices it when rank 0 has sent it to all ranks.
     pub(crate) fn deliver(&self, frame: Frame) -> Option<Frame> {
         if let Frame::Inspect { id, topic } = frame {
             return Some(Frame::Inspected { id, reports: self.inspect(topic) });
@@ -135,8 +135,7 @@ impl Inbox {
                     let error = Error::TooLarge { call, bytes, limit };
                     let scope = FailureScope::Communicator(context);
                     let is_known = state.failures.iter().any(|(other, _)| *other == scope);
-                    failure = (!is_known).then(|| Frame::CommunicatorFailed { context, error: error.clone() });
-                    self.fail(&mut state, scope, error);
+                    failure = (!is_known).then_some(Frame::CommunicatorFailed { context, error });
                 } else {
                     state.messages.entry((context, from, tag)).or_default().push_back(bytes);
                 }

@@ -66,10 +66,8 @@ impl Outbox {
             return false;
         }
         state.bytes += payload_bytes(&frame);
-        let is_failure =
-            |frame: &Frame| matches!(frame, Frame::Failed(_) | Frame::CommunicatorFailed { .. } | Frame::Lost { .. });
-        let first = state.frames.iter().take_while(|other| is_failure(other)).count();
-        let place = if is_failure(&frame) { first } else { state.frames.len() };
+        let first = state.frames.iter().take_while(|other| other.is_failure()).count();
+        let place = if frame.is_failure() { first } else { state.frames.len() };
         state.frames.insert(place, frame);
         drop(state);
         self.waker.wake();

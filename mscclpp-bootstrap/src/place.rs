@@ -1,12 +1,13 @@
 //! Source locations of calls that begin in another library: messages name the line of the program's call, not one in
 //! the library. Calls of programs in other languages have a name instead.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
 thread_local! {
     static CURRENT: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
     static NAME: Cell<Option<&'static str>> = const { Cell::new(None) };
+    static CALL: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// While this exists, calls of its thread count as made at its location.
@@ -58,4 +59,49 @@ pub fn name() -> Option<&'static str> {
 /// Returns the place of a call as messages state it: the name, or the location at which it counts as made.
 pub fn text(place: &'static Location<'static>) -> String {
     name().map_or_else(|| current(place).to_string(), str::to_owned)
+}
+
+/// While this exists, messages name a call of the program in place of this thread's calls, which are parts of it.
+#[must_use = "the call is named until this is dropped"]
+pub struct Part {
+    is_outermost: bool,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.is_outermost {
+            CALL.take();
+        }
+    }
+}
+
+/// Lets messages name `call` in place of this thread's calls, unless they already name another one.
+pub fn enter_call(call: impl FnOnce() -> String) -> Part {
+    let is_outermost = CALL.with_borrow(Option::is_none);
+    if is_outermost {
+        CALL.set(Some(call()));
+    }
+    Part { is_outermost }
+}
+
+/// Returns the call of the program of which this thread's calls are parts, if there is one.
+pub fn call() -> Option<String> {
+    CALL.with_borrow(Clone::clone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outermost_call_is_named_until_it_ends() {
+        assert_eq!(call(), None);
+        let outer = enter_call(|| "outer".into());
+        let inner = enter_call(|| unreachable!("it is not needed"));
+        assert_eq!(call().as_deref(), Some("outer"));
+        drop(inner);
+        assert_eq!(call().as_deref(), Some("outer"));
+        drop(outer);
+        assert_eq!(call(), None);
+    }
 }

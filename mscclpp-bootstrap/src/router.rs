@@ -70,6 +70,8 @@ struct Gather {
 struct Entered {
     rank: u32,
     call: Call,
+    /// The call of the program of which it is a part, if it is one.
+    part_of: Option<String>,
     /// Its source location.
     place: String,
 }
@@ -113,9 +115,9 @@ impl Router {
                     out.push(Delivery { to: vec![to], frame: Frame::Report { from, to, context, id, bytes } });
                 }
             }
-            Frame::EnterCollective { context, sequence, call, place, group, timeout, bytes } => {
+            Frame::EnterCollective { context, sequence, call, part_of, place, group, timeout, bytes } => {
                 let group = if group.is_empty() { (0..self.members.len() as u32).collect() } else { group };
-                let entered = Entered { rank: from, call, place };
+                let entered = Entered { rank: from, call, part_of, place };
                 let entry = Entry { entered, group, bytes, now, until: now + timeout.min(MAX_TIMEOUT) };
                 match self.enter_collective((context, sequence), entry) {
                     Ok(Some(delivery)) => out.push(delivery),
@@ -222,7 +224,11 @@ impl Router {
         if let Some((&(context, _), gather)) = late {
             let missing = gather.missing_ranks().map(|rank| self.members[rank as usize].clone()).collect();
             let (call, waiting, waited) = (gather.name(), gather.present().collect(), gather.until - gather.since);
-            self.fail_communicator(context, Error::CollectiveTimeout { call, missing, waiting, waited }, out);
+            self.fail_communicator(
+                context,
+                Error::CollectiveTimeout { call, missing, waiting, waited, last_call: None },
+                out,
+            );
         }
         self.expire_shrinks(now, out);
     }
@@ -377,7 +383,10 @@ impl Gather {
     }
 
     fn text(&self, entered: &Entered) -> String {
-        format!("{} (call {}) at {}", entered.call, self.sequence, entered.place)
+        match &entered.part_of {
+            Some(call) => format!("{call} at {}", entered.place),
+            None => format!("{} (call {}) at {}", entered.call, self.sequence, entered.place),
+        }
     }
 
     /// Returns the call of the rank that entered first.
@@ -397,7 +406,16 @@ mod tests {
 
     fn enter_collective(call: Call, bytes: &[u8]) -> Frame {
         let (place, timeout, bytes) = ("main.rs:1:2".to_owned(), Duration::from_secs(1), ByteBuf::from(bytes));
-        Frame::EnterCollective { context: 0, sequence: 0, call, place, group: Vec::new(), timeout, bytes }
+        Frame::EnterCollective {
+            context: 0,
+            sequence: 0,
+            call,
+            part_of: None,
+            place,
+            group: Vec::new(),
+            timeout,
+            bytes,
+        }
     }
 
     fn failure(out: &[Delivery]) -> &Error {
@@ -493,6 +511,7 @@ mod tests {
             context,
             sequence: 0,
             call: Call::Barrier,
+            part_of: None,
             place: String::new(),
             group: group.to_vec(),
             timeout: Duration::from_secs(context),
@@ -540,6 +559,7 @@ mod tests {
                 context: 1,
                 sequence: 0,
                 call: Call::Barrier,
+                part_of: None,
                 place: String::new(),
                 group: vec![7],
                 timeout: Duration::ZERO,
@@ -549,6 +569,7 @@ mod tests {
                 context: 1,
                 sequence: 0,
                 call: Call::Barrier,
+                part_of: None,
                 place: String::new(),
                 group: vec![1],
                 timeout: Duration::ZERO,

@@ -517,8 +517,8 @@ mod tests {
             assert!(matches!(next(), Frame::Admitted { .. }) && matches!(next(), Frame::Roster(..)));
             let arrive = |sequence, call, bytes: Vec<u8>| {
                 let bytes = serde_bytes::ByteBuf::from(bytes);
-                let place = String::new();
-                Frame::EnterCollective { context: 0, sequence, call, place, group: vec![], timeout: MINUTE, bytes }
+                let (part_of, place, group, timeout) = (None, String::new(), vec![], MINUTE);
+                Frame::EnterCollective { context: 0, sequence, call, part_of, place, group, timeout, bytes }
             };
             let values = postcard::to_allocvec(&settings(options)[..]).unwrap();
             conn.push(&arrive(0, Call::Compare, values));

@@ -518,3 +518,15 @@ fn foreign_service_on_the_port_is_reported() {
     let error = Bootstrap::connect(&address, 1, 2, &secret(), options()).unwrap_err();
     assert!(matches!(&error, Error::Protocol { what, .. } if what.contains("220 ")), "{error}");
 }
+
+/// A process may end as soon as its call returns an error, and without rank 0 no failure arrives any more.
+#[test]
+fn rank_0_returns_a_failure_after_all_ranks_have_noticed_it() {
+    let ranks = on_all(6, options(), |group| group);
+    thread::scope(|scope| {
+        scope.spawn(|| ranks[1].abort("a test"));
+        let error = ranks[0].recv(2, 0).unwrap_err();
+        let noticed: Vec<_> = ranks.iter().map(Bootstrap::check_alive).collect();
+        assert!(noticed.iter().all(|found| *found == Err(error.clone())), "{error}: {noticed:?}");
+    });
+}

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub(crate) use self::text::shortened;
-use self::text::{By, Members, Ranks, Rejections, Seconds, Waiter, Waiting};
+use self::text::{By, LastCall, Members, Ranks, Rejections, Seconds, Waiter, Waiting};
 use super::rank_info::RankInfo;
 
 /// Why the ranks of a job could not form a communicator, or why it has failed.
@@ -206,7 +206,9 @@ pub enum Error {
         silent: Duration,
     },
     /// Ranks did not enter a collective call within the timeout.
-    #[error("{} did not enter {call} within {}{}", Members(missing), Seconds(*waited), Waiting(waiting))]
+    #[error(
+        "{} did not enter {call} within {}{}{}", Members(missing), Seconds(*waited), Waiting(waiting), LastCall(last_call)
+    )]
     CollectiveTimeout {
         /// The call: `barrier (call 5)`.
         call: String,
@@ -216,6 +218,8 @@ pub enum Error {
         waiting: Vec<u32>,
         /// How long the first of them waited.
         waited: Duration,
+        /// The last call that the missing ranks have made, if it is known.
+        last_call: Option<String>,
     },
     /// Ranks are in a call, and have made no progress in it within the timeout.
     #[error(

@@ -92,6 +92,15 @@ impl Display for Waiting<'_> {
     }
 }
 
+/// The last call of ranks that are late.
+pub(super) struct LastCall<'a>(pub(super) &'a Option<String>);
+
+impl Display for LastCall<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |call| write!(f, "; the last call before is {call}"))
+    }
+}
+
 /// The rejected connections.
 pub(super) struct Rejections<'a>(pub(super) &'a [String]);
 

@@ -1,6 +1,6 @@
 //! Delivers frames to the ranks, if there is room for them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{PeerState, Phase, Root};
 use crate::conn::Conn;
@@ -14,6 +14,9 @@ const MAX_UNHELD_BYTES: usize = 4 << 20;
 /// Maximum number of queued bytes of frames that do not wait with their sender, after which the rank counts as stuck.
 /// Less in tests, which then need to send less.
 const MAX_QUEUED_BYTES: usize = if cfg!(test) { 32 << 20 } else { 4 * BODY_BYTES };
+
+/// How long rank 0 waits, before it notices a failure, until the other ranks have acknowledged it.
+const ACKNOWLEDGEMENT_TIME: Duration = Duration::from_millis(200);
 
 impl Root {
     /// Returns whether a frame can be forwarded. If not, it is a message to a rank with too many queued bytes, and has
@@ -34,18 +37,22 @@ impl Root {
         held.any(|frame| self.has_room(frame)) || self.outbox.is_next(|frame| self.has_room(frame))
     }
 
-    /// Delivers the router's frames.
+    /// Delivers the router's frames. Rank 0 notices a failure last: its process may end as soon as it does, and what has not
+    /// reached the other ranks by then may be lost. They would take rank 0 for the cause.
     pub(super) fn deliver(&mut self, out: Vec<Delivery>) {
         let (mut answers, mut dead) = (Vec::new(), Vec::new());
         for Delivery { to, frame } in out {
             let mut encoded = None;
             for rank in to {
                 let Some(peer) = &mut self.peers[rank as usize] else {
-                    if rank == 0 {
+                    if rank == 0 && frame.is_failure() {
+                        self.withheld.push_back((frame.clone(), Instant::now() + ACKNOWLEDGEMENT_TIME));
+                    } else if rank == 0 {
                         answers.extend(self.inbox.deliver(frame.clone()));
                     }
                     continue;
                 };
+                peer.unacknowledged += u32::from(frame.is_failure());
                 peer.conn.push_encoded(encoded.get_or_insert_with(|| frame.encode()));
                 if peer.conn.queued() > MAX_QUEUED_BYTES {
                     self.peers[rank as usize] = None;
@@ -57,6 +64,14 @@ impl Root {
         // Failures come last, so that the other ranks receive all earlier frames.
         dead.into_iter().for_each(|(rank, error)| self.lose(rank, error));
         answers.into_iter().for_each(|answer| self.route(0, answer));
+    }
+
+    /// Lets rank 0 notice the failures that the other ranks have acknowledged, or whose time is over.
+    pub(super) fn deliver_withheld(&mut self, is_over: impl Fn(Instant) -> bool) {
+        let waits = self.peers.iter().flatten().any(|peer| peer.unacknowledged > 0 && !peer.left);
+        while self.withheld.front().is_some_and(|(_, until)| !waits || is_over(*until)) {
+            self.withheld.pop_front().map(|(frame, _)| self.inbox.deliver(frame));
+        }
     }
 
     pub(super) fn fail(&mut self, error: Error) {

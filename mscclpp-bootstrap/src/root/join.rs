@@ -115,7 +115,7 @@ impl Root {
         conn.raise_limit();
         conn.push(&Frame::Admitted { remaining, timeout, heartbeat_timeout, job: self.job });
         self.members[rank] = Some(member);
-        self.peers[rank] = Some(PeerState { conn, held: None, left: false, leave_acked: false });
+        self.peers[rank] = Some(PeerState { conn, held: None, unacknowledged: 0, left: false, leave_acked: false });
         self.complete_join();
     }
 

@@ -6,6 +6,7 @@ mod observers;
 mod receive;
 mod timers;
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,6 +47,8 @@ pub(super) struct Root {
     peers: Vec<Option<PeerState>>,
     /// Connections that carry no more frames from their ranks, and until when to wait for their ends.
     closing: Vec<(Conn, Instant)>,
+    /// Failures that rank 0 itself has yet to notice, and until when to wait for the acknowledgements of the other ranks.
+    withheld: VecDeque<(Frame, Instant)>,
     /// Processes that ask what the ranks are doing.
     observers: Observers,
     /// Identities of the ranks that have joined, by rank.
@@ -87,6 +90,8 @@ struct PeerState {
     /// A message from this rank that waits for room at its receiver. Until it is forwarded, no other frame from this
     /// rank is read.
     held: Option<Frame>,
+    /// Number of failures sent to it that it has not acknowledged.
+    unacknowledged: u32,
     /// Whether it has sent its shutdown frame.
     left: bool,
     /// Whether it has acknowledged rank 0's shutdown frame.
@@ -120,6 +125,7 @@ impl Root {
             joining: Vec::new(),
             peers: empty().collect(),
             closing: Vec::new(),
+            withheld: VecDeque::new(),
             observers: Observers::default(),
             members,
             phase: Phase::Joining,
@@ -155,6 +161,7 @@ impl Root {
                 }
             }
         }
+        self.deliver_withheld(|_| true);
         self.outbox.mark_drained();
     }
 
@@ -181,6 +188,7 @@ impl Root {
         self.serve_closing(now);
         self.serve_observers(now);
         self.check_timers(now);
+        self.deliver_withheld(|until| now >= until);
         if self.outbox.stops_accepting() {
             self.acceptor.close();
         }
@@ -223,6 +231,7 @@ impl Root {
         let next = heartbeats
             .chain(deadline)
             .chain(closing)
+            .chain(self.withheld.front().map(|(_, until)| *until))
             .chain(self.observers.next_expiry())
             .chain(self.acceptor.next_expiry())
             .chain(self.continuation.as_ref().and_then(|continuation| continuation.acceptor().next_expiry()))

@@ -62,6 +62,7 @@ impl Root {
             let Some(peer) = &mut self.peers[rank as usize] else { return };
             match frame {
                 Frame::LeaveAck => peer.leave_acked = true,
+                Frame::FailureAck => peer.unacknowledged = peer.unacknowledged.saturating_sub(1),
                 Frame::Heartbeat => {}
                 Frame::Inspected { id, reports } => self.observers.record(rank, id, reports),
                 frame if !has_room => {

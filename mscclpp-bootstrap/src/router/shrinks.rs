@@ -190,6 +190,7 @@ impl Router {
                     missing: missing.map(|rank| self.members[*rank as usize].clone()).collect(),
                     waiting: shrink.claims.keys().copied().collect(),
                     waited: shrink.until - shrink.since,
+                    last_call: None,
                 };
                 out.push(reply(rank, context, Err(error)));
             }

@@ -103,7 +103,7 @@ impl Case {
 
     /// Makes calls until one fails, and returns its error. `strike` is called by the faulty rank at its call, and returns `false`
     /// if the rank makes no calls any more.
-    pub(crate) fn run(&self, comm: Communicator, strike: impl Fn(&Self)) -> Option<Error> {
+    pub(crate) fn run(&self, comm: &Communicator, strike: impl Fn(&Self)) -> Option<Error> {
         let victim = comm.rank() == self.victim;
         for number in 0.. {
             let strikes = victim && number == self.before;
@@ -111,7 +111,7 @@ impl Case {
             let mut other_type = false;
             if strikes {
                 match self.fault {
-                    Fault::Late => wait_for_failure(&comm),
+                    Fault::Late => wait_for_failure(comm),
                     Fault::Dies | Fault::Stops => strike(self),
                     Fault::Leaves => return None,
                     Fault::Aborts => comm.bootstrap().abort("on purpose"),
@@ -122,9 +122,9 @@ impl Case {
                 }
             }
             let made = if other_type {
-                self.make::<i32>(&comm, call, part, root)
+                self.make::<i32>(comm, call, part, root)
             } else {
-                self.make::<f32>(&comm, call, part, root)
+                self.make::<f32>(comm, call, part, root)
             };
             if let Err(error) = made {
                 return Some(error);

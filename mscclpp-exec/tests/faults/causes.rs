@@ -18,6 +18,12 @@ pub(crate) fn case(seed: u64) -> Case {
     Case::new(seed, &[&Fault::OF_THREADS[..], &[Fault::Dies, Fault::Stops]].concat())
 }
 
+/// Whether the ranks of a case end their processes as soon as a call has failed, without destructors, as a program in which
+/// nothing catches the error.
+pub(crate) fn leaves_at_once(seed: u64) -> bool {
+    seed.is_multiple_of(2)
+}
+
 /// Ends or suspends this process, a little later, while it makes its call.
 pub(crate) fn strike(case: &Case) {
     let (pause, signal) = (case.pause, if case.fault == Fault::Dies { Signal::KILL } else { Signal::STOP });

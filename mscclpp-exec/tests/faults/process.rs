@@ -103,6 +103,7 @@ impl Process {
         while let Ok(line) = self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             assert!(!line.starts_with("leak"), "{}: {line}", self.name);
             if let Some(said) = line.strip_prefix("end: ") {
+                assert!(!said.contains("/src/"), "{} names a place within the library: {said}", self.name);
                 let status = self.child.wait().unwrap();
                 assert!(status.success(), "{} {status} after {said}", self.name);
                 return said.to_owned();

@@ -89,15 +89,23 @@ fn forks() -> Result<(), Error> {
 /// Makes the calls of a case, and prints the root cause.
 fn one_case() {
     let seed = std::env::var(causes::SEED).unwrap().parse().unwrap();
-    let error = match Communicator::from_env() {
-        Ok(comm) => causes::case(seed).run(comm, causes::strike),
-        Err(error) => Some(error),
+    let (comm, error) = match Communicator::from_env() {
+        Ok(comm) => {
+            let error = causes::case(seed).run(&comm, causes::strike);
+            (Some(comm), error)
+        }
+        Err(error) => (None, Some(error)),
     };
-    match error.map(|error| (error.root_cause(), error)) {
+    match error.as_ref().map(|error| (error.root_cause(), error)) {
         None => say("end: ok"),
         Some((Some(cause), _)) => say(&format!("end: root cause {cause}")),
         Some((None, error)) => say(&format!("end: no root cause: {error}")),
     }
+    if error.is_some() && causes::leaves_at_once(seed) {
+        // SAFETY: it ends this process, of which nothing is needed any more.
+        unsafe { libc::_exit(0) };
+    }
+    drop(comm);
 }
 
 /// Prints a line for the test, separate from the output of the test harness.

@@ -40,7 +40,7 @@ fn check(seed: u64) {
     let ranks = ranks(case.ranks, seed.is_multiple_of(3));
     let errors: Vec<Option<Error>> = thread::scope(|scope| {
         let case = &case;
-        let run = |comm| scope.spawn(move || case.run(comm, |_| unreachable!("only processes strike")));
+        let run = |comm| scope.spawn(move || case.run(&comm, |_| unreachable!("only processes strike")));
         let threads: Vec<_> = ranks.into_iter().map(run).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panic!("{}", context()))).collect()
     });

@@ -104,6 +104,17 @@ def late():
     assert error.root_cause == FIRST, vars(error)
 
 
+def late_and_all_ranks_end_at_once():
+    """Without destructors, as after an exception that nothing catches: no other rank takes that for the cause."""
+    start(2)
+    if RANK == 1:
+        time.sleep(4)
+    error = fails(lambda: dist.all_reduce(torch.ones(1000)))
+    assert error.root_cause == 1 and "died" not in f"{error} {error.reason}", vars(error)
+    print("ok", flush=True)
+    os._exit(0)
+
+
 def late_for_the_timeout_of_a_call():
     start(60)
     options = dist.AllreduceOptions()
@@ -155,6 +166,17 @@ def mismatched():
 def mismatched_sizes():
     start()
     fails(lambda: dist.all_reduce(torch.ones(1000 if RANK == FIRST else 1001)))
+
+
+def mismatched_with_an_empty_tensor():
+    start()
+
+    def call():
+        for number in range(2):
+            dist.all_reduce(torch.ones(0 if RANK == FIRST and number == 0 else 5))
+
+    error = fails(call)
+    assert isinstance(error, mscclpp_rs.MismatchError), error
 
 
 def mismatched_lists():

@@ -14,7 +14,7 @@ use crate::call_report::{CallReport, Culprits, ReportedCall, call_text, find_cul
 use crate::error::{Error, LaunchAborted, WaitsFor};
 
 /// How long a rank may take to report what it is doing.
-const REPORT_TIME: Duration = Duration::from_millis(500);
+const REPORT_TIME: Duration = Duration::from_secs(2);
 
 impl Session {
     /// Fails the communicator because of a failure of this rank's call, and returns the error of the call: the failure itself,
@@ -67,7 +67,7 @@ impl Session {
             {
                 let missing = ranks.iter().map(|rank| self.bootstrap.member(*rank)).collect();
                 let (waiting, waited) = (vec![self.rank()], self.options.timeout);
-                return bootstrap::Error::CollectiveTimeout { call, missing, waiting, waited };
+                return bootstrap::Error::CollectiveTimeout { call, missing, waiting, waited, last_call: None };
             }
         }
         let rank = error.root_cause().map_or(self.rank(), |cause| cause.rank);
@@ -119,7 +119,14 @@ impl Session {
             },
             Culprits::Differs { number, rank } => self.find_mismatch(number, rank),
             Culprits::Missing { number, ranks, waiting } => {
-                bootstrap::Error::CollectiveTimeout { call: text(number), missing: infos(ranks), waiting, waited }
+                let last_call = (number > 1).then(|| text(number - 1));
+                bootstrap::Error::CollectiveTimeout {
+                    call: text(number),
+                    missing: infos(ranks),
+                    waiting,
+                    waited,
+                    last_call,
+                }
             }
             Culprits::Busy { number, mut ranks, waiting } => {
                 ranks.retain(|rank| *rank != self.rank());
