@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::forced::Variant;
 use crate::select::Request;
 
 /// Most requests that are kept prepared.
@@ -13,14 +14,17 @@ const MAX_PREPARED: usize = 256;
 pub(super) struct Cache<P> {
     entries: Vec<Entry<P>>,
     /// Where requests are among the entries.
-    index: HashMap<Request, usize>,
+    index: HashMap<Key, usize>,
     /// The entry that served the last call: most often it serves the next one too.
     last: usize,
     calls: u64,
 }
 
+/// A request, and its variant.
+pub(super) type Key = (Variant, Request);
+
 struct Entry<P> {
-    request: Request,
+    key: Key,
     prepared: P,
     /// When it was last used, in calls.
     used: u64,
@@ -36,17 +40,17 @@ impl<P> Cache<P> {
     /// Returns what was prepared for a request, or what `prepare` makes now; `retire` takes what this replaces.
     pub(super) fn get<E>(
         &mut self,
-        request: &Request,
+        key: &Key,
         prepare: impl FnOnce() -> Result<P, E>,
         retire: impl FnOnce(P),
     ) -> Result<&mut P, E> {
         self.calls += 1;
-        if self.entries.get(self.last).is_none_or(|last| last.request != *request) {
-            self.last = match self.index.get(request) {
+        if self.entries.get(self.last).is_none_or(|last| last.key != *key) {
+            self.last = match self.index.get(key) {
                 Some(&at) => at,
                 None => {
                     let prepared = prepare()?;
-                    self.insert(*request, prepared, retire)
+                    self.insert(*key, prepared, retire)
                 }
             };
         }
@@ -56,9 +60,9 @@ impl<P> Cache<P> {
     }
 
     /// Returns what is prepared for a request.
-    pub(super) fn find(&self, request: &Request) -> Option<&P> {
-        let last = self.entries.get(self.last).filter(|last| last.request == *request);
-        let found = last.or_else(|| self.index.get(request).and_then(|at| self.entries.get(*at)));
+    pub(super) fn find(&self, key: &Key) -> Option<&P> {
+        let last = self.entries.get(self.last).filter(|last| last.key == *key);
+        let found = last.or_else(|| self.index.get(key).and_then(|at| self.entries.get(*at)));
         found.map(|entry| &entry.prepared)
     }
 
@@ -69,7 +73,7 @@ impl<P> Cache<P> {
 
     /// Returns the requests that are prepared.
     pub(super) fn requests(&self) -> impl Iterator<Item = &Request> {
-        self.entries.iter().map(|entry| &entry.request)
+        self.entries.iter().map(|entry| &entry.key.1)
     }
 
     /// Forgets everything, and returns what was prepared.
@@ -79,19 +83,19 @@ impl<P> Cache<P> {
     }
 
     /// Adds an entry, in place of the oldest one if there are many; returns where it is.
-    fn insert(&mut self, request: Request, prepared: P, retire: impl FnOnce(P)) -> usize {
-        let entry = Entry { request, prepared, used: 0 };
+    fn insert(&mut self, key: Key, prepared: P, retire: impl FnOnce(P)) -> usize {
+        let entry = Entry { key, prepared, used: 0 };
         let at = if self.entries.len() < MAX_PREPARED {
             self.entries.push(entry);
             self.entries.len() - 1
         } else {
             let oldest = (0..self.entries.len()).min_by_key(|&at| self.entries[at].used).unwrap_or(0);
             let replaced = std::mem::replace(&mut self.entries[oldest], entry);
-            self.index.remove(&replaced.request);
+            self.index.remove(&replaced.key);
             retire(replaced.prepared);
             oldest
         };
-        self.index.insert(request, at);
+        self.index.insert(key, at);
         at
     }
 }

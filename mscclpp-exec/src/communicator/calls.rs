@@ -3,6 +3,8 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
+use mscclpp_bootstrap::place;
+
 use super::arguments::{Arguments, Lengths};
 use super::handle::Communicator;
 use super::serve::Typed;
@@ -151,7 +153,10 @@ impl Communicator {
         self.record(&mut calls, None, |calls| {
             #[cfg(feature = "cuda")]
             calls.devices.post_of_host(None, place)?;
-            let executor = self.connected()?;
+            let executor = {
+                let _part = place::enter_call(|| "barrier".to_owned());
+                self.connected()?
+            };
             let of_calls = || self.inner.observed.counters.of_calls("barrier", "");
             let counters = calls.barriers.get_or_insert_with(of_calls);
             let started = counters.start();

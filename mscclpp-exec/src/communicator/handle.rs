@@ -1,17 +1,19 @@
 //! The handle of one rank to its communicator.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
-use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, Topic, UniqueId};
+use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, Topic, UniqueId, place};
 use mscclpp_core::collective::CollectiveKind;
 
 use super::background;
 use super::cache::Cache;
 #[cfg(feature = "cuda")]
 use super::device::{Devices, Lanes};
+use super::forced::Forced;
 use super::forms::Forms;
 use super::observed::Observed;
 use super::pending::CallQueue;
@@ -120,9 +122,6 @@ impl Drop for Inner {
         [Topic::Dump, Topic::Metrics].into_iter().for_each(|topic| self.bootstrap.set_report(topic, None));
     }
 }
-
-/// The algorithm that serves all calls of a collective, if one was set.
-pub(super) type Forced = Option<(CollectiveKind, Choice)>;
 
 /// State of the collective calls of a rank.
 #[derive(Default)]
@@ -247,9 +246,17 @@ impl Communicator {
         }
     }
 
+    /// Returns the executor for a call, which messages name if it is the first one and connects the executor.
+    #[track_caller]
+    fn connected_for(&self, call: &str) -> Result<&Executor, Error> {
+        let _part = place::enter_call(|| call.to_owned());
+        self.connected()
+    }
+
     #[cold]
     #[track_caller]
     fn connect_executor(&self) -> Result<&Executor, Error> {
+        let _place = place::enter(Location::caller());
         let _connecting = self.inner.connecting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(executor) = self.inner.executor.get() {
             return Ok(executor);
@@ -270,7 +277,7 @@ impl Communicator {
     #[track_caller]
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, Error> {
         self.wait_for_started();
-        self.executor()?.alloc(len)
+        self.connected_for("alloc")?.alloc(len)
     }
 
     /// Divides the ranks: those with one `color` become a communicator, ordered by `key` and then by rank. A rank without
@@ -281,7 +288,7 @@ impl Communicator {
     #[track_caller]
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, Error> {
         self.wait_for_started();
-        Ok(self.executor()?.control("split", |bootstrap| bootstrap.split(color, key))?.map(Self::from))
+        Ok(self.connected_for("split")?.control("split", |bootstrap| bootstrap.split(color, key))?.map(Self::from))
     }
 
     /// Creates the communicator of `ranks`, in that order; `None` on the other ranks. All ranks call it with the same list.
@@ -291,7 +298,7 @@ impl Communicator {
     #[track_caller]
     pub fn subgroup(&self, ranks: &[u32]) -> Result<Option<Self>, Error> {
         self.wait_for_started();
-        Ok(self.executor()?.control("subgroup", |bootstrap| bootstrap.subgroup(ranks))?.map(Self::from))
+        Ok(self.connected_for("subgroup")?.control("subgroup", |bootstrap| bootstrap.subgroup(ranks))?.map(Self::from))
     }
 
     /// Returns whether `flag` is true on all ranks; a call of all ranks. Some ranks may have returned from a call that failed on
@@ -316,7 +323,7 @@ impl Communicator {
     #[track_caller]
     pub fn agree(&self, flag: bool) -> Result<bool, Error> {
         self.wait_for_started();
-        self.executor()?.control("agree", |bootstrap| bootstrap.agree(flag))
+        self.connected_for("agree")?.control("agree", |bootstrap| bootstrap.agree(flag))
     }
 
     /// Returns the registry that selects algorithms. Unless [`set_registry`](Self::set_registry) was called, the built-in
@@ -407,15 +414,30 @@ impl Communicator {
         OrderPolicy::ALL.get(usize::from(number)).copied().unwrap_or_default()
     }
 
-    /// Lets one algorithm serve all following calls of its collective, or the registry decide again. For measurements; all
-    /// ranks must do it alike. Calls that the algorithm does not serve fail.
+    /// Lets one algorithm serve all following calls of its collective, or the registry decide again. What was prepared is kept, so
+    /// that a program may do this before each call, also of a captured one. All ranks must do it alike. Calls that the algorithm does
+    /// not serve fail.
     ///
     /// # Errors
     /// [`Error::Busy`].
     pub fn force_algorithm(&self, choice: Option<(CollectiveKind, Choice)>) -> Result<(), Error> {
         let mut calls = self.calls()?;
+        if calls.forced.set(choice) {
+            calls.clear();
+        }
+        Ok(())
+    }
+
+    /// Drops what calls have prepared, which later calls prepare again. All ranks must do it alike, none of them in a capture.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    #[doc(hidden)]
+    pub fn release_prepared(&self) -> Result<(), Error> {
+        let mut calls = self.calls()?;
         calls.clear();
-        calls.forced = choice;
+        #[cfg(feature = "cuda")]
+        calls.devices.drop_unused();
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod decide;
 #[cfg(feature = "cuda")]
 mod device;
 mod exchange;
+mod forced;
 mod forms;
 mod gather;
 mod group;

@@ -104,7 +104,10 @@ impl Communicator {
         let Ok(calls) = pair.try_calls() else { return false };
         let is_immediate = |(before, len): (u64, &usize)| {
             let request = pair.transfer_request(T::TYPE, (len * size_of::<T>()) as u64, pair.rank());
-            calls.cache.find(&request).is_some_and(|prepared| prepared.is_immediate(before))
+            calls
+                .cache
+                .find(&(calls.forced.variant(&request), request))
+                .is_some_and(|prepared| prepared.is_immediate(before))
         };
         (0..).zip(lens).all(is_immediate)
     }
@@ -131,6 +134,10 @@ impl Communicator {
         self.wait_for_started();
         let _place = place::enter(Location::caller());
         let pair = self.pair(peer, sequence)?;
+        // The first transfer connects the two ranks.
+        let is_first = pair.inner.executor.get().is_none();
+        let end = if call == "recv" { "from" } else { "to" };
+        let _part = is_first.then(|| place::enter_call(|| format!("{call} {end} rank {peer}")));
         run(&pair).map_err(|source| self.failed_transfer(call, peer, sequence, source))
     }
 

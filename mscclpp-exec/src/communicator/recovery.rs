@@ -40,7 +40,7 @@ impl Communicator {
         let Some(registry) = self.lock_registry().clone() else { return Ok(0) };
         let mut prepared = 0;
         for request in calls.cache.requests().filter_map(|request| self.without_one_rank(request)) {
-            decide(&registry, calls.forced.as_ref(), &request, self.rank())?;
+            decide(&registry, calls.forced.choice(), &request, self.rank())?;
             prepared += 1;
         }
         Ok(prepared)

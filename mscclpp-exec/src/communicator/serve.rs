@@ -99,8 +99,10 @@ impl Communicator {
 
     fn launch<T: Element>(&self, calls: &mut Calls, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
         let rank = self.rank();
-        let forced = calls.forced.as_ref();
+        let (forced, key) = (calls.forced.choice(), (calls.forced.variant(&request), request));
         let prepare = || {
+            // What follows are calls of all ranks, which are parts of this one.
+            let _part = place::enter_call(|| self.describe(&request));
             let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank)?;
             let prepare = |plan| self.executor()?.prepare_as(&plan, request.message(), Some(&self.describe(&request)));
             let plan = plan.map(prepare).transpose()?.map(Box::new);
@@ -108,7 +110,7 @@ impl Communicator {
             let counters = counters.of_calls(request.collective.name(), algorithm.name());
             Ok::<_, Error>(Prepared { algorithm, plan, counters })
         };
-        let prepared = calls.cache.get(&request, prepare, drop)?;
+        let prepared = calls.cache.get(&key, prepare, drop)?;
         let started = prepared.counters.start();
         match (&mut prepared.plan, buffers) {
             (Some(plan), Typed::Separate(input, output)) => plan.launch(input, output)?,

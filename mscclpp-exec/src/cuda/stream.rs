@@ -67,7 +67,10 @@ impl Used {
     /// Those of the work; of a stream of this library also that it is captured.
     pub(super) fn wait(&self) -> driver::Result<()> {
         match self {
-            Self::Ours(lane) => lane.driver().synchronize(lane.handle),
+            Self::Ours(lane) => {
+                let _set_up = SetUp::begin(lane.device.driver(), false)?;
+                lane.driver().synchronize(lane.handle)
+            }
             Self::Theirs(_, end) => {
                 while !end.is_done()? {
                     thread::sleep(POLL_INTERVAL);
@@ -381,6 +384,8 @@ impl Lane {
     /// Returns whether all work on it is complete, `false` of a captured stream: its query would invalidate the capture.
     fn is_idle_unless_captured(&self) -> driver::Result<bool> {
         let _begin = self.begin_capture.lock().unwrap_or_else(PoisonError::into_inner);
+        // The query would invalidate captures of other streams as well.
+        let _set_up = SetUp::begin(self.device.driver(), false)?;
         Ok(!self.is_capturing()? && self.driver().is_idle(self.handle)?)
     }
 }
@@ -476,7 +481,9 @@ impl Event {
         self.handle
     }
 
+    /// Returns whether the work before it is complete. The query disturbs no capture: the event is recorded outside of all.
     fn is_done(&self) -> driver::Result<bool> {
+        let _set_up = SetUp::begin(&self.driver, false)?;
         self.driver.is_done(self.handle)
     }
 

@@ -143,6 +143,7 @@ impl Tuner {
             comm.force_algorithm(Some((request.collective, choice.clone())))?;
             let time = self.time(comm, &measured, &choice, best);
             comm.force_algorithm(None)?;
+            comm.release_prepared()?;
             if let Some(time_us) = time? {
                 let Choice { name, config } = choice;
                 timed.push(CandidateTime { algorithm: name, blocks: config.blocks, threads: config.threads, time_us });

@@ -271,6 +271,7 @@ impl AddressCommunicator {
     /// Drops what was prepared for earlier calls.
     fn reset(&self) -> PyResult<()> {
         *lock(&self.forced) = None;
-        self.comm.force_algorithm(None).map_err(failed)
+        let released = self.comm.force_algorithm(None).and_then(|()| self.comm.release_prepared());
+        released.map_err(failed)
     }
 }

@@ -4,9 +4,11 @@ use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_dev::Options;
+use mscclpp_dev::{Options, machine};
 use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
+use mscclpp_exec::select::{Choice, Config};
 use mscclpp_exec::{Communicator, Error};
 
 use super::{each_on, failure, group_options, in_threads, on_devices};
@@ -269,4 +271,46 @@ pub(super) fn wait_in_capture_is_rejected(seed: u64) -> Result<(), Failed> {
         assert_eq!(own.to_vec()?, [2; 20]);
         Ok(())
     })
+}
+
+/// Algorithms and their configurations are set before each call, of which captured ones need no preparation or all of it, on streams
+/// of other code: what earlier calls have prepared is not freed in a capture.
+pub(super) fn algorithms_are_set_in_captures(seed: u64) -> Result<(), Failed> {
+    let drivers = machine(machine_options(seed, 0, false), 2)?;
+    let device = |rank: u32| Ok(Device::with_driver(drivers[rank as usize].clone()));
+    let run = |comm: &Communicator, device: &Device| -> Result<(), Failed> {
+        let handle = drivers[comm.rank() as usize].create_stream()?;
+        // SAFETY: a stream of the device, which exists longer than its use here.
+        let stream = unsafe { Stream::from_raw(device, handle.0) };
+        let make = |name: &str, blocks: Option<u32>, memory: &mut DeviceVec<u32>| -> Result<(), Error> {
+            let choice = Choice { config: Config { blocks, threads: None }, ..Choice::named(name) };
+            comm.force_algorithm(Some((CollectiveKind::AllReduce, choice)))?;
+            comm.on(&stream).all_reduce_in_place(memory, ReduceOp::Sum)
+        };
+        let (mut short, mut long) = (DeviceVec::<u32>::new(device, 40)?, DeviceVec::<u32>::new(device, 3_000)?);
+        make("allreduce_all_pairs", None, &mut short)?;
+        make("allreduce_ring", None, &mut long)?;
+        comm.on(&stream).synchronize()?;
+        let before = stream.untimed_event()?;
+        let graph = stream.capture(|_| {
+            make("allreduce_all_pairs", None, &mut short)?;
+            make("allreduce_ring", Some(2), &mut long)?;
+            // What was prepared so far is forgotten.
+            comm.configure(|_| ())?;
+            make("allreduce_all_pairs", None, &mut short)?;
+            assert!(before.is_complete()?);
+            Ok(())
+        })?;
+        for round in 1..5 {
+            short.write(&[round + comm.rank(); 40])?;
+            long.write(&[round; 3_000])?;
+            // SAFETY: memory and communicator exist until the stream is synchronized.
+            unsafe { graph.launch(&stream)? };
+            make("allreduce_ring", None, &mut short)?;
+            comm.on(&stream).synchronize()?;
+            assert_eq!((short.to_vec()?, long.to_vec()?), (vec![8 * round + 4; 40], vec![2 * round; 3_000]));
+        }
+        Ok(())
+    };
+    in_threads(2, group_options(120), device, run).into_iter().collect()
 }

@@ -8,6 +8,7 @@ mod channel_failures;
 mod channel_nodes;
 mod channels;
 mod cover;
+mod empty_calls;
 mod failures;
 mod first_captures;
 mod frees;
@@ -37,7 +38,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 67] = [
+    let tests: [(&str, Test); 69] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -82,6 +83,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ),
         ("transfers_bring_what_was_sent", transfers::transfers_bring_what_was_sent),
         ("counts_without_room_are_reported_by_all_ranks", transfers::counts_without_room_are_reported_by_all_ranks),
+        ("calls_without_elements_are_compared", empty_calls::calls_without_elements_are_compared),
         ("transfers_of_different_lengths_are_reported", transfers::different_lengths_are_reported_by_both_ranks),
         ("prepared_transfers_create_no_events", transfers::prepared_transfers_create_no_events),
         ("both_ranks_may_send_first", transfers::both_ranks_may_send_first),
@@ -110,6 +112,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("buffers_grow_in_later_captures", first_captures::buffers_grow_in_later_captures),
         ("first_transfers_are_captured", first_captures::first_transfers_are_captured),
         ("captured_sends_keep_their_order", first_captures::captured_sends_keep_their_order),
+        ("algorithms_are_set_in_captures", first_captures::algorithms_are_set_in_captures),
         ("wait_in_capture_is_rejected", first_captures::wait_in_capture_is_rejected),
         ("different_call_is_reported_with_both_places", failures::different_call_is_reported),
         (

@@ -2,6 +2,7 @@
 
 use std::panic::Location;
 
+use mscclpp_bootstrap::place::enter_call;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
@@ -211,6 +212,9 @@ impl OnStream<'_> {
         settle(self.communicator, self.stream);
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());
         self.communicator.record(&mut calls, Some(request), |calls| {
+            // The first call connects the ranks.
+            let is_first = calls.devices.connection.is_none();
+            let _part = is_first.then(|| enter_call(|| self.communicator.describe(&request)));
             let (connection, call) = self.begin(calls, place)?;
             connection.serve(&call, request, memory)
         })

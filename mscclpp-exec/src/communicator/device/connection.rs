@@ -44,6 +44,8 @@ pub(super) struct Connection {
     pub(super) cache: Cache<Entry>,
     /// Prepared requests that were replaced, but that graphs may contain.
     pub(super) retired: Vec<Entry>,
+    /// Whether there are others among them.
+    has_unused: bool,
     /// Internal buffers for input and output.
     pub(super) staging: Option<Arc<[DeviceBuffer; 2]>>,
     /// Registered allocations that not all ranks have dropped yet, by number.
@@ -76,6 +78,7 @@ impl Connection {
         Ok(Self {
             cache: Cache::default(),
             retired: Vec::new(),
+            has_unused: false,
             staging: None,
             allocations: Vec::new(),
             num_allocations: 0,
@@ -104,10 +107,18 @@ impl Connection {
         }
     }
 
-    /// Drops what was prepared, except what graphs may contain.
+    /// Forgets what was prepared. What graphs do not contain is dropped by the next call that is not captured: this thread may be in a
+    /// capture, in which nothing can be freed.
     pub(super) fn clear(&mut self) {
-        let captured = self.cache.clear().filter(|entry| entry.is_captured);
-        self.retired.extend(captured);
+        self.retired.extend(self.cache.clear());
+        self.has_unused |= self.retired.iter().any(|entry| !entry.is_captured);
+    }
+
+    /// Drops what was forgotten and what graphs do not contain.
+    pub(super) fn drop_unused(&mut self) {
+        if std::mem::take(&mut self.has_unused) {
+            self.retired.retain(|entry| entry.is_captured);
+        }
     }
 
     /// Returns the bytes of memory that [`alloc`](Self::alloc) has allocated.

@@ -3,6 +3,7 @@
 use std::panic::Location;
 use std::sync::Arc;
 
+use mscclpp_bootstrap::place;
 use mscclpp_core::collective::CollectiveKind;
 
 use super::LaunchedCall;
@@ -10,7 +11,7 @@ use super::connection::Connection;
 use super::posted::{Kind, Position};
 use crate::communicator::Communicator;
 use crate::communicator::decide::decide;
-use crate::communicator::handle::Forced;
+use crate::communicator::forced::Forced;
 use crate::cuda::{
     Access, Binding, DeviceBuffer, Entered, Executor, Lent, PrepareOptions, PreparedPlan, SetUp, Staged, StagedPart,
     Stream, lent_slices,
@@ -153,7 +154,7 @@ impl Connection {
         let request = self.on_device(Request { registered, ..request });
         let kind = match call.communicator.inner.is_pair {
             true => Kind::Transfer(request.message().count, request.dtype, request.root),
-            false => Kind::Collective(request, positions),
+            false => Kind::Collective(request, positions, call.forced.variant(&request)),
         };
         self.post(kind, call)?;
         let mut launched = Launched::new(request);
@@ -260,6 +261,7 @@ impl Connection {
         let entry = self.entry(call, piece)?;
         if entry.staged.is_none() {
             let _set_up = call.set_up()?;
+            let _part = place::enter_call(|| call.communicator.describe(&piece));
             entry.staged = Some(entry.plan.stage(&staging)?);
         }
         let Entry { plan, staged, .. } = &mut *entry;
@@ -285,6 +287,9 @@ impl Connection {
 
     /// Returns a prepared request. The first call prepares it, which is a call of all ranks.
     fn entry(&mut self, call: &DeviceCall<'_>, request: Request) -> Result<&mut Entry, Error> {
+        if !call.is_captured {
+            self.drop_unused();
+        }
         let Self { cache, retired, executor, .. } = self;
         let retire = |entry: Entry| {
             retired.push(entry);
@@ -293,7 +298,8 @@ impl Connection {
                 retired.retain(|entry| entry.is_captured);
             }
         };
-        let entry = cache.get(&request, || prepare(executor, call, &request), retire)?;
+        let key = (call.forced.variant(&request), request);
+        let entry = cache.get(&key, || prepare(executor, call, &request), retire)?;
         entry.plan.set_timeout(call.communicator.timeout());
         entry.plan.set_captured(call.is_captured);
         Ok(entry)
@@ -313,8 +319,9 @@ pub(super) fn piece_bytes(staging_limit: u64, request: &Request) -> u64 {
 /// Selects the algorithm of a request and prepares its plan. A call of all ranks.
 fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request) -> Result<Entry, Error> {
     let _set_up = call.set_up()?;
+    let _part = place::enter_call(|| call.communicator.describe(request));
     let rank = call.communicator.rank();
-    let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.as_ref(), request, rank)?;
+    let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.choice(), request, rank)?;
     let plan = plan.ok_or_else(|| {
         let source = Box::new(PlanError::Native { name: algorithm.name().to_owned() });
         Error::NoPlan { rank, request: request.to_string(), source }

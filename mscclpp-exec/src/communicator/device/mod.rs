@@ -139,6 +139,13 @@ impl Devices {
         }
     }
 
+    /// Drops what was forgotten and what graphs do not contain, before the next call does.
+    pub(super) fn drop_unused(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.drop_unused();
+        }
+    }
+
     /// Posts a call on slices, or a barrier without a request, so that ranks which make a call on devices instead notice: prepared calls on
     /// devices do not wait for other ranks. Does nothing before the first call on devices.
     ///

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use mscclpp_bootstrap::{Bootstrap, place};
 
+use crate::communicator::forced::Variant;
 use crate::communicator::point_to_point::describe_transfer;
 use crate::cuda::channels::ChannelOptions;
 use crate::dtype::DataType;
@@ -22,8 +23,8 @@ pub(super) type Position = (u64, u64);
 /// A kind of call. Ranks make the same call if its kind is equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// A collective, on registered input and output or on other memory.
-    Collective(Request, [Option<Position>; 2]),
+    /// A collective, on registered input and output or on other memory, by one of the algorithms that were set.
+    Collective(Request, [Option<Position>; 2], Variant),
     /// An allocation of this number of bytes.
     Alloc(u64),
     /// A registration of this number of bytes.
@@ -53,7 +54,7 @@ pub(super) enum Kind {
 impl Kind {
     /// Describes the call, the same on all ranks.
     pub(super) fn describe(&self) -> String {
-        let (request, positions) = match self {
+        let (request, positions, variant) = match self {
             Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
             Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
             Self::Window(bytes) => return format!("window of {bytes} bytes on devices"),
@@ -66,13 +67,16 @@ impl Kind {
             Self::Scatter(len, dtype, root) => return format!("scatter of {len} {dtype} from rank {root}, on devices"),
             Self::AllToAllV(dtype) => return format!("all_to_all_v of {dtype}, on devices"),
             Self::Barrier => return "barrier".into(),
-            Self::Collective(request, positions) => (request, positions),
+            Self::Collective(request, positions, variant) => (request, positions, *variant),
         };
         let mut text = format!("{request}, on devices");
         for (name, position) in ["input", "output"].into_iter().zip(positions) {
             if let Some((allocation, offset)) = position {
                 text += &format!(", {name} at byte {offset} of allocation {allocation}");
             }
+        }
+        if variant > 0 {
+            text += &format!(", algorithm {variant} of those that were set");
         }
         text
     }

@@ -7,6 +7,7 @@ use super::launch::{DeviceCall, Entry, piece_bytes};
 use super::posted::Kind;
 use super::{Devices, OnStream};
 use crate::communicator::decide::decide;
+use crate::communicator::forced::Variant;
 use crate::error::Error;
 use crate::select::Request;
 
@@ -69,18 +70,19 @@ impl OnStream<'_> {
 
 impl Devices {
     /// Returns whether a request on memory that is not registered is prepared, so that a call only enqueues work.
-    pub(super) fn is_prepared(&self, request: &Request) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.is_prepared(request, self.staging_limit))
+    pub(super) fn is_prepared(&self, variant: Variant, request: &Request) -> bool {
+        let is_prepared = |connection: &Connection| connection.is_prepared(variant, request, self.staging_limit);
+        self.connection.as_deref().is_some_and(is_prepared)
     }
 }
 
 impl Connection {
     /// Returns whether a request on memory that is not registered is prepared, in all its pieces.
-    fn is_prepared(&self, request: &Request, staging_limit: u64) -> bool {
+    fn is_prepared(&self, variant: Variant, request: &Request, staging_limit: u64) -> bool {
         let piece = piece_bytes(staging_limit, request);
         [piece.min(request.bytes), request.bytes % piece].into_iter().filter(|bytes| *bytes > 0).all(|bytes| {
             let request = self.on_device(Request { bytes, ..*request });
-            self.cache.find(&request).is_some_and(Entry::is_ready)
+            self.cache.find(&(variant, request)).is_some_and(Entry::is_ready)
         })
     }
 
@@ -93,7 +95,7 @@ impl Connection {
         // All pieces have one size, except the last one.
         for bytes in [piece.min(request.bytes), request.bytes % piece] {
             if bytes > 0 {
-                decide(&registry, call.forced.as_ref(), &Request { bytes, ..request }, call.communicator.rank())?;
+                decide(&registry, call.forced.choice(), &Request { bytes, ..request }, call.communicator.rank())?;
             }
         }
         Ok(())

@@ -51,15 +51,21 @@ struct Names {
 }
 
 impl CallHistory {
-    /// Records a text and returns its id, which is the same on all ranks: `text` distinguishes calls, messages show `name`.
+    /// Records a text and returns its id, which is the same on all ranks: `text` distinguishes calls, messages show `name`, of several
+    /// names the last one that is not the text.
     pub(in super::super) fn id_of(&self, text: &str, name: &str) -> u64 {
         let id = fnv(text.as_bytes());
         let mut names = self.names();
-        if names.texts.iter().all(|(known, ..)| *known != id) {
-            if names.texts.len() >= MAX_TEXTS {
-                names.texts.pop_front();
+        let entry = || (id, name.to_owned(), (!text.ends_with(name)).then(|| text.to_owned()));
+        match names.texts.iter_mut().find(|(known, ..)| *known == id) {
+            Some(known) if name != text && known.1 != name => *known = entry(),
+            Some(_) => {}
+            None => {
+                if names.texts.len() >= MAX_TEXTS {
+                    names.texts.pop_front();
+                }
+                names.texts.push_back(entry());
             }
-            names.texts.push_back((id, name.to_owned(), (!text.ends_with(name)).then(|| text.to_owned())));
         }
         id
     }

@@ -186,7 +186,12 @@ fn connect_to(
     };
     let stream = UnixStream::connect_addr(&address(key)?).map_err(lost)?;
     if !is_own_user(&stream) {
-        let reason = "another user's process has taken over the name of its socket".into();
+        let (theirs, ours) = (user_of(&stream), rustix::process::geteuid().as_raw());
+        let theirs = theirs.map_or_else(|| "another user".to_owned(), |user| format!("user {user}"));
+        let reason = format!(
+            "the process at its local socket runs as {theirs}, and {} as user {ours}; start all ranks of a host as one user",
+            name(own_local_rank)
+        );
         return Err(Error::RankLost { peer: local_rank as u32, reason });
     }
     let mut hello = [0; 20];
@@ -203,7 +208,12 @@ fn connect_to(
 
 /// Returns whether the process at the other end belongs to the user of this one.
 fn is_own_user(stream: &UnixStream) -> bool {
-    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+    user_of(stream) == Some(rustix::process::geteuid().as_raw())
+}
+
+/// Returns the user of the process at the other end.
+fn user_of(stream: &UnixStream) -> Option<u32> {
+    rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
 }
 
 /// Returns the address of the listener with a key, whose first half is its name.
@@ -297,7 +307,8 @@ mod tests {
         let one = LocalListener::open().unwrap();
         let Some(zero) = as_other_user(open_outside) else { return };
         let error = one.connect(1, &[zero.key(), [0; 32]], named, &mut timeout(), || Ok(())).err().unwrap();
-        assert!(matches!(&error, Error::RankLost { peer: 0, reason } if reason.contains("another user")), "{error}");
+        let names_both = |reason: &str| reason.contains("runs as user 65534, and rank 11 as user ");
+        assert!(matches!(&error, Error::RankLost { peer: 0, reason } if names_both(reason)), "{error}");
     }
 
     /// Ranks 1 and 2 find each other in this process, and connect to rank 0 as if it were in another one.

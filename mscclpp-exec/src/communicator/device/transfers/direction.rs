@@ -83,7 +83,8 @@ impl<'a> Transfer<'a> {
         let Direction { communicator, peer, is_sent, .. } = &self.direction;
         let Some(pair) = communicator.known_pair(*peer, Sequence::on_device(*is_sent)) else { return false };
         let Ok(calls) = pair.calls() else { return false };
-        calls.devices.is_prepared(&self.direction.request(&pair, &self.memory))
+        let request = self.direction.request(&pair, &self.memory);
+        calls.devices.is_prepared(calls.forced.variant(&request), &request)
     }
 
     /// Enqueues the transfer on its stream. Waits for the other rank if it is not prepared.
