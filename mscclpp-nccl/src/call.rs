@@ -60,8 +60,8 @@ pub(crate) struct Call {
 unsafe impl Send for Call {}
 
 impl Call {
-    /// Checks the arguments; `None` for no elements.
-    pub(crate) fn new(comm: Arc<Comm>, kind: Kind, arguments: &Arguments, config: &CallConfig) -> Result<Option<Self>> {
+    /// Checks the arguments. A call of no elements is one like any other: the ranks compare it, and nothing is launched.
+    pub(crate) fn new(comm: Arc<Comm>, kind: Kind, arguments: &Arguments, config: &CallConfig) -> Result<Self> {
         let Arguments { send, recv, count, dtype, stream, .. } = *arguments;
         let communicator = comm.for_call()?;
         let dtype = abi::data_type(dtype)
@@ -76,9 +76,6 @@ impl Call {
         {
             return Err(Failure::argument(format!("{name}: expected a rank below {ranks}, found {found}")));
         }
-        if count == 0 {
-            return Ok(None);
-        }
         let size = dtype.size();
         let memory = |name, at: *const c_void, parts: u64| -> Result<Option<Memory>> {
             let elements = (count as u64).checked_mul(parts);
@@ -87,7 +84,12 @@ impl Call {
             let exceeds =
                 || format!("count: {count} elements of {size} bytes, {parts} times, exceed the address space");
             let bytes = bytes.ok_or_else(|| Failure::argument(exceeds()))?;
-            (bytes > 0).then(|| comm.memory(name, at, bytes, size)).transpose()
+            match (parts, bytes) {
+                (0, _) => Ok(None),
+                // Its address is ignored, and may be null.
+                (_, 0) => Ok(Some(Memory::internal(0, 0))),
+                _ => comm.memory(name, at, bytes, size).map(Some),
+            }
         };
         let [sent, received] = kind.parts(rank, u64::from(ranks));
         let (send, recv) = (memory("sendbuff", send, sent)?, memory("recvbuff", recv, received)?);
@@ -95,7 +97,7 @@ impl Call {
         let bytes = (count as u64).saturating_mul(size as u64).saturating_mul(kind.max_parts(u64::from(ranks)));
         let is_forwarded = comm.nested().is_some() && forward::rules().covers(kind.operation(), bytes);
         let (stream, arguments) = (comm.stream(stream_handle), *arguments);
-        Ok(Some(Self {
+        Ok(Self {
             comm,
             communicator,
             stream,
@@ -109,7 +111,7 @@ impl Call {
             arguments,
             is_forwarded,
             trace: None,
-        }))
+        })
     }
 
     /// Starts the call's events, if a plugin profiles the communicator. The real NCCL sends those of forwarded calls.
@@ -266,7 +268,8 @@ impl Call {
             Kind::Reduce(..) | Kind::Broadcast(_) => true,
             Kind::ReduceScatter(_) => false,
             Kind::AllReduce(_) if matches!(self.operator, Operator::Scaled(_)) => true,
-            _ => addresses[0] == addresses[1].map(|address| address + own),
+            // Without elements ranks need not agree on the form.
+            _ => self.arguments.count == 0 || addresses[0] == addresses[1].map(|address| address + own),
         };
         let root = match self.kind {
             Kind::Reduce(_, root) | Kind::Broadcast(root) => root as u32,

@@ -146,7 +146,7 @@ pub(crate) fn one_sided(call: OneSided) -> Result<()> {
 /// Invalid arguments; those of the call.
 pub(crate) fn call(kind: Kind, arguments: Arguments, config: &CallConfig) -> Result<()> {
     let comm = comm::find(arguments.comm)?;
-    let Some(mut call) = Call::new(comm, kind, &arguments, config)? else { return Ok(()) };
+    let mut call = Call::new(comm, kind, &arguments, config)?;
     call.profile();
     if !open_group::is_open() {
         let _profiled = profiler::end_group();

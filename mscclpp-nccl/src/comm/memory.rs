@@ -158,6 +158,9 @@ impl Comm {
     /// # Errors
     /// [`Error::Driver`].
     pub(crate) fn temporary(&self, stream: &Stream, bytes: u64) -> std::result::Result<Memory, Error> {
+        if bytes == 0 {
+            return Ok(Memory::internal(0, 0));
+        }
         if stream.is_capturing()? {
             let _set_up = SetUp::begin()?;
             let memory = DeviceVec::new(&self.device, bytes as usize)?;

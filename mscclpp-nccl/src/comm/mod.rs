@@ -276,7 +276,7 @@ impl Comm {
         if Profiler::is_active() { lock(&self.profiler).clone() } else { None }
     }
 
-    /// Lets an algorithm serve the following calls, as all ranks do; what other algorithms have prepared is dropped.
+    /// Lets an algorithm serve the following calls, as all ranks do.
     pub(crate) fn force(
         &self,
         communicator: &Communicator,
@@ -296,10 +296,7 @@ impl Comm {
     /// # Errors
     /// [`Error::Busy`].
     fn release_prepared(&self, communicator: &Communicator) -> std::result::Result<(), Error> {
-        let mut forced = lock(&self.forced);
-        communicator.force_algorithm(None)?;
-        // The next call that names an algorithm must select it again.
-        *forced = None;
+        communicator.release_prepared()?;
         lock(&self.served).clear();
         Ok(())
     }

@@ -136,6 +136,9 @@ pub(crate) fn scale(
     [input, output]: [u64; 2],
     count: u64,
 ) -> std::result::Result<(), Error> {
+    if count == 0 {
+        return Ok(());
+    }
     let Scalar { dtype, address, immediate } = *scalar;
     let executor = Source::executor(dtype, AccumType::Native);
     let executor = executor.ok_or_else(|| Error::Internal(format!("no kernels of {dtype}")))?;
