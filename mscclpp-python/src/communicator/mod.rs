@@ -272,12 +272,14 @@ impl PyCommunicator {
         py.detach(|| self.ranks.comm.abort(reason));
     }
 
-    /// Ends the threads of this rank after the calls that were made so far.
-    fn close(&self) {
+    /// Ends the threads of this rank after the calls that were made so far. Waits for the other ranks to receive the sends that are
+    /// buffered, at most for the timeout of calls.
+    fn close(&self, py: Python<'_>) {
         if self.ranks.is_copy() {
             return;
         }
         self.ranks.queue.close();
-        self.ranks.point_to_point.close();
+        let timeout = self.ranks.timeout(-1).unwrap_or_else(|| self.ranks.comm.timeout());
+        py.detach(|| self.ranks.point_to_point.close(timeout));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar};
 
 use pyo3::prelude::*;
 
+use super::header::Header;
 use crate::failure::Failure;
 use crate::tensor::View;
 use crate::work::Completion;
@@ -99,24 +100,28 @@ impl Receive {
         self.completion.finish(result);
     }
 
+    /// Returns what the receive expects.
+    pub(super) fn expected(&self) -> Header {
+        Header::new(self.tag, &self.view)
+    }
+
     /// Writes a message to the tensor.
-    pub(super) fn deliver(self, source: u32, data: &[u8]) {
-        if self.view.bytes != data.len() {
-            let (expected, found) = (self.view.bytes, data.len());
+    pub(super) fn deliver(self, Message { source, header, data }: &Message) {
+        if self.expected() != *header {
+            let (expected, tag) = (self.expected(), self.tag);
             let message = format!(
-                "expected {expected} bytes from rank {source} with tag {}, found {found}; receive into a tensor of the size that is sent",
-                self.tag
+                "expected {expected} from rank {source} with tag {tag}, found {header}; receive into a tensor of the type and size that are sent"
             );
             return self.finish(Err(Failure::of_kind("mismatch", "recv", message)));
         }
         // SAFETY: the tensor is kept with the receive, and Python does not access it until the call has ended.
         unsafe { self.view.slice_mut::<u8>() }.copy_from_slice(data);
-        self.finish(Ok(source));
+        self.finish(Ok(*source));
     }
 }
 
 pub(super) struct Message {
     pub(super) source: u32,
-    pub(super) tag: i64,
+    pub(super) header: Header,
     pub(super) data: Vec<u8>,
 }

@@ -1,36 +1,38 @@
 //! Sends and receives with tags, in any order and from any rank.
 //!
 //! Each rank has two communicators for them: one for transfers to higher ranks, one for those to lower ones, so that two ranks may both
-//! send first. A message is a header with tag and length, then the data. One whose tag no receive has yet is kept.
+//! send first. A message is a header with tag, type and length, then the data. One whose tag no receive has yet is kept.
 //!
 //! Short messages are sent by the thread that calls, if they need not wait for the other rank, and received by a thread that waits for
-//! them. All others are transferred by a thread for each rank and direction.
+//! them. All others are transferred by a thread for each rank and direction, and the sends among them are buffered while there is room:
+//! their call ends at once.
 
+mod header;
 mod inbox;
+mod outgoing;
 mod receive;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use mscclpp_exec::{Communicator, Error};
 use pyo3::prelude::*;
 
+use self::header::Header;
 use self::inbox::{Inbox, Message, Receive};
+use self::outgoing::{Outgoing, Sender};
 use self::receive::{Receiver, Receivers, Source};
 use crate::failure::Failure;
-use crate::queue::Queue;
 use crate::tensor::View;
 use crate::work::{Completion, Helper};
-
-/// What precedes the data of a message: its tag and bytes.
-type Header = [u64; 2];
 
 /// The transfers of a rank.
 pub(crate) struct PointToPoint {
     /// For transfers to higher ranks, and to lower ones.
     upward: Communicator,
     downward: Communicator,
-    senders: Mutex<BTreeMap<u32, Arc<Queue>>>,
+    senders: Mutex<BTreeMap<u32, Arc<Sender>>>,
     receivers: Arc<Receivers>,
 }
 
@@ -74,32 +76,30 @@ impl PointToPoint {
         if peer == rank {
             // SAFETY: the tensor exists, and Python does not change it during the call.
             let data = unsafe { view.slice::<u8>() }.to_vec();
-            self.receivers.arrived(Message { source: rank, tag, data });
+            self.receivers.arrived(Message { source: rank, header: Header::new(tag, &view), data });
             completion.finish(Ok(rank));
             return Ok(completion);
         }
-        let outgoing = Outgoing { comm: self.comm(rank, peer).clone(), view, peer, tag };
-        let queue = {
+        let comm = self.comm(rank, peer);
+        let sender = {
             let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(senders.entry(peer).or_default())
         };
-        let sent = tensor.py().detach(|| {
-            let _turn = queue.try_enter()?;
-            outgoing.is_immediate().then(|| outgoing.send())
-        });
+        let outgoing = Outgoing::new(comm, view, peer, tag);
+        let sent = tensor.py().detach(|| sender.send_at_once(&outgoing));
         if let Some(sent) = sent {
             completion.finish(sent);
-            return Ok(completion);
-        }
-        let (keep, finished) = (tensor.clone().unbind(), Arc::clone(&completion));
-        queue.push(
-            "send",
-            Box::new(move || {
+        } else if let Some(buffered) = sender.buffer(&outgoing) {
+            sender.push(buffered)?;
+            completion.finish(Ok(rank));
+        } else {
+            let (keep, finished) = (tensor.clone().unbind(), Arc::clone(&completion));
+            sender.push(move || {
                 let sent = outgoing.send();
                 drop(keep);
                 finished.finish(sent);
-            }),
-        )?;
+            })?;
+        }
         Ok(completion)
     }
 
@@ -134,36 +134,11 @@ impl PointToPoint {
         Ok((completion, Box::new(helper)))
     }
 
-    /// Ends the threads that are not in a transfer.
-    pub(crate) fn close(&self) {
-        self.senders.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|queue| queue.close());
+    /// Ends the threads that are not in a transfer, after the sends that are buffered, for which it waits at most for `timeout`.
+    pub(crate) fn close(&self, timeout: Duration) {
+        let senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let end = Instant::now().checked_add(timeout);
+        senders.values().for_each(|sender| sender.close(end));
         self.receivers.close();
-    }
-}
-
-/// A message to another rank, whose tensor exists until it is sent.
-struct Outgoing {
-    comm: Communicator,
-    view: View,
-    peer: u32,
-    tag: i64,
-}
-
-impl Outgoing {
-    /// Returns whether to send it takes no wait for the other rank.
-    fn is_immediate(&self) -> bool {
-        let lens = [size_of::<Header>(), self.view.bytes];
-        let len = if self.view.bytes == 0 { 1 } else { 2 };
-        self.comm.sends_at_once::<u8>(&lens[..len], self.peer)
-    }
-
-    fn send(&self) -> Result<u32, Failure> {
-        let header: Header = [self.tag as u64, self.view.bytes as u64];
-        let sent = self.comm.send::<u8>(bytemuck::bytes_of(&header), self.peer).and_then(|()| match self.view.bytes {
-            0 => Ok(()),
-            // SAFETY: the tensor exists, and Python does not change it until the call has ended.
-            _ => self.comm.send::<u8>(unsafe { self.view.slice() }, self.peer),
-        });
-        sent.map(|()| 0).map_err(|error| Failure::from(error).on(self.comm.rank(), "send"))
     }
 }

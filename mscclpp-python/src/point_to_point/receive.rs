@@ -4,10 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytemuck::Zeroable;
+use mscclpp_bootstrap::place;
 use mscclpp_core::threads;
 use mscclpp_exec::{Communicator, Error};
 
-use super::{Header, Inbox, Message, Receive};
+use super::header::Header;
+use super::{Inbox, Message, Receive};
 use crate::failure::Failure;
 use crate::work::{Completion, Helper};
 
@@ -126,10 +129,10 @@ impl Receivers {
     /// Adds a receive, or ends it with a message that is kept.
     pub(super) fn post(&self, receive: Receive) {
         let mut inbox = self.lock();
-        let found = inbox.kept.iter().position(|message| receive.matches(message.source, message.tag));
+        let found = inbox.kept.iter().position(|message| receive.matches(message.source, message.header.tag));
         if let Some(message) = found.and_then(|at| inbox.kept.remove(at)) {
             drop(inbox);
-            return receive.deliver(message.source, &message.data);
+            return receive.deliver(&message);
         }
         let of_receive = |source: &u32| receive.source.is_none_or(|wanted| wanted == *source);
         let sources = || inbox.sources.iter().filter(|(source, _)| of_receive(source)).map(|(_, source)| source);
@@ -146,10 +149,10 @@ impl Receivers {
     /// Gives a message to the first receive that it matches, or keeps it.
     pub(super) fn arrived(&self, message: Message) {
         let mut inbox = self.lock();
-        match inbox.take(message.source, message.tag) {
+        match inbox.take(message.source, message.header.tag) {
             Some(receive) => {
                 drop(inbox);
-                receive.deliver(message.source, &message.data);
+                receive.deliver(&message);
             }
             None => inbox.kept.push_back(message),
         }
@@ -206,20 +209,21 @@ impl Receivers {
 
     /// Receives a message of a rank. `patient`: the handle that waits for it.
     fn receive(&self, patient: &Communicator, comm: &Communicator, source: u32) -> Result<(), Failure> {
+        // Messages would state lines of this library.
+        let _name = place::enter_name("recv");
         let on_rank = |failure: Failure| failure.on(comm.rank(), "recv");
-        let mut header: Header = [0; 2];
+        let mut header = Header::zeroed();
         let received = patient.recv::<u8>(bytemuck::bytes_of_mut(&mut header), source);
         received.map_err(|error| on_rank(error.into()))?;
-        let (tag, bytes) = (header[0] as i64, header[1]);
         let receive = {
             let mut inbox = self.lock();
-            // The first match decides, also where its length is another one.
-            let found = inbox.posted.iter().find(|receive| receive.matches(source, tag));
-            let fits = found.is_some_and(|receive| receive.view.bytes as u64 == bytes);
-            if fits { inbox.take(source, tag) } else { None }
+            // The first match decides, also where its type or length is another one.
+            let found = inbox.posted.iter().find(|receive| receive.matches(source, header.tag));
+            let fits = found.is_some_and(|receive| receive.expected() == header);
+            if fits { inbox.take(source, header.tag) } else { None }
         };
-        let Some(receive) = receive else { return self.keep(comm, source, tag, bytes).map_err(on_rank) };
-        let received = match bytes {
+        let Some(receive) = receive else { return self.keep(comm, source, header).map_err(on_rank) };
+        let received = match header.bytes {
             0 => Ok(()),
             // SAFETY: the tensor is kept with the receive, and Python does not access it until the call has ended.
             _ => comm.recv::<u8>(unsafe { receive.view.slice_mut() }, source).map_err(|error| on_rank(error.into())),
@@ -229,7 +233,8 @@ impl Receivers {
     }
 
     /// Receives a message into memory of its own.
-    fn keep(&self, comm: &Communicator, source: u32, tag: i64, bytes: u64) -> Result<(), Failure> {
+    fn keep(&self, comm: &Communicator, source: u32, header: Header) -> Result<(), Failure> {
+        let bytes = header.bytes;
         let len = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut data = Vec::new();
         let no_memory = |_| Error::ReceiveMemory { call: "recv", rank: comm.rank(), count: bytes, bytes: 1 };
@@ -238,7 +243,7 @@ impl Receivers {
         if len > 0 {
             comm.recv::<u8>(&mut data, source)?;
         }
-        self.arrived(Message { source, tag, data });
+        self.arrived(Message { source, header, data });
         Ok(())
     }
 

@@ -32,6 +32,29 @@ def all_ranks_send_before_they_receive():
 
 
 @test
+def blocking_sends_precede_the_receives_of_all_ranks():
+    # The first messages of these sizes, then those that are known, several at once.
+    for count in (3, 3, 70_000, 70_000):
+        for seed in (0, 1, 2):
+            dist.send(values(RANK, count, seed=seed), NEXT)
+        for seed in (0, 1, 2):
+            received = torch.zeros(count)
+            dist.recv(received, PREVIOUS)
+            equal(received, values(PREVIOUS, count, seed=seed))
+
+
+@test
+def sent_tensors_may_be_changed_at_once():
+    sent = values(RANK, 5)
+    dist.send(sent, NEXT)
+    sent.fill_(-1)
+    dist.barrier()
+    received = torch.zeros(5)
+    dist.recv(received, PREVIOUS)
+    equal(received, values(PREVIOUS, 5))
+
+
+@test
 def tags_match_in_any_order():
     sent = [dist.isend(values(RANK, 1000, seed=tag), NEXT, tag=tag) for tag in (3, 1, 2)]
     for tag in (1, 2, 3):
@@ -147,6 +170,29 @@ def receive_into_a_tensor_of_another_size_names_both_sizes():
         received = torch.zeros(3)
         dist.recv(received, 0, tag=9)
         equal(received, torch.full((3,), 7.0))
+
+
+@own_test
+def receive_into_a_tensor_of_another_type_names_both_types():
+    import mscclpp_rs
+
+    # A message that arrives after its receive, and one that arrives before.
+    for is_kept in (False, True):
+        if RANK == 0:
+            dist.send(torch.ones(4), 1, tag=9)
+            dist.send(torch.ones(2), 1, tag=8)
+        elif RANK == 1:
+            if is_kept:
+                dist.recv(torch.ones(2), 0, tag=8)
+            try:
+                dist.recv(torch.ones(4, dtype=torch.int32), 0, tag=9)
+            except mscclpp_rs.MismatchError as error:
+                assert "expected 16 bytes (4 i32) from rank 0" in str(error), error
+                assert "found 16 bytes (4 f32)" in str(error), error
+            else:
+                raise AssertionError("expected an exception")
+            if not is_kept:
+                dist.recv(torch.ones(2), 0, tag=8)
 
 
 @own_test

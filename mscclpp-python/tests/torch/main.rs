@@ -27,7 +27,7 @@ const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
 const JOBS: [(&str, usize); 7] = [
     ("collectives", 34),
     ("lists", 10),
-    ("transfers", 12),
+    ("transfers", 15),
     ("programs", 1),
     ("training", 9),
     ("groups", 1),
@@ -38,18 +38,20 @@ const JOBS: [(&str, usize); 7] = [
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 24] = [
+const FAILURES: [(&str, usize); 26] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
     ("killed_in_a_transfer", 1),
     ("stopped", 2),
     ("late", 3),
+    ("late_and_all_ranks_end_at_once", 3),
     ("late_for_the_timeout_of_a_call", 3),
     ("late_for_a_new_group", 3),
     ("late_ranks_of_a_new_group", 3),
     ("late_first_rank_of_a_new_group", 3),
     ("mismatched", 3),
     ("mismatched_sizes", 3),
+    ("mismatched_with_an_empty_tensor", 3),
     ("mismatched_lists", 3),
     ("mismatched_splits", 3),
     ("mismatched_scatter", 3),

@@ -1,0 +1,59 @@
+//! What precedes the data of a message.
+
+use std::fmt::{self, Display, Formatter};
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::tensor::View;
+
+/// Tag, type and length of a message, by which it is matched and compared with its receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Header {
+    pub(super) tag: i64,
+    pub(super) bytes: u64,
+    /// Bytes of an element.
+    element: u64,
+    /// Name of the type of the elements, with zeros after it.
+    kind: [u8; 16],
+}
+
+impl Header {
+    pub(super) fn new(tag: i64, view: &View) -> Self {
+        let mut kind = [0; 16];
+        let name = view.kind.name().as_bytes();
+        let len = name.len().min(kind.len());
+        kind[..len].copy_from_slice(&name[..len]);
+        Self { tag, bytes: view.bytes as u64, element: view.kind.size() as u64, kind }
+    }
+}
+
+impl Display for Header {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { bytes, element, kind, .. } = self;
+        let len = kind.iter().position(|byte| *byte == 0).unwrap_or(kind.len());
+        let name = String::from_utf8_lossy(&kind[..len]);
+        write!(f, "{bytes} bytes ({} {name})", bytes / (*element).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Kind;
+    use mscclpp_exec::DataType;
+
+    #[test]
+    fn headers_of_other_types_differ_and_name_them() {
+        let header = |kind, bytes| Header::new(3, &View { address: 0, bytes, kind, device: None });
+        let kinds = DataType::ALL.iter().flat_map(|dtype| [Kind::Plain(*dtype), Kind::Complex(*dtype)]);
+        let kinds = kinds.filter(|kind| !matches!(kind, Kind::Complex(dtype) if dtype.size() < 2));
+        let others = [Kind::Bool, Kind::Short { is_signed: true }, Kind::Short { is_signed: false }, Kind::Opaque(4)];
+        let mut names: Vec<_> = kinds.chain(others).map(|kind| header(kind, 16).to_string()).collect();
+        assert!(names.contains(&"16 bytes (4 f32)".to_owned()) && names.contains(&"16 bytes (4 i32)".to_owned()));
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert!(names.len() + 2 >= count, "{names:?}");
+    }
+}
