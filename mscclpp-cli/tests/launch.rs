@@ -56,6 +56,16 @@ fn every_rank_gets_its_environment_and_its_prefix() {
 }
 
 #[test]
+fn full_disk_ends_the_job_with_a_message() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let words = script("-n 2", "echo x; sleep 60");
+    let run = Command::new(BINARY).args(words).stdout(full).output().expect("the binary starts");
+    let text = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(3), "{text}");
+    assert!(text.contains("cannot write to standard output: No space left on device"), "{text}");
+}
+
+#[test]
 fn bound_ranks_run_on_processors_of_their_own() {
     let allowed = "grep Cpus_allowed_list /proc/self/status";
     let lists = |options: &str| -> Vec<String> {

@@ -1,10 +1,15 @@
 //! Checks the network for ranks on several hosts.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
 use mscclpp_bootstrap::interfaces;
 
 use super::finding::{Finding, State};
+
+/// How long a connection on this host may take.
+const CONNECT_TIME: Duration = Duration::from_secs(1);
 
 pub(super) fn findings() -> Vec<Finding> {
     vec![loopback(), reachable(interfaces())]
@@ -14,8 +19,14 @@ pub(super) fn findings() -> Vec<Finding> {
 fn loopback() -> Finding {
     const NAME: &str = "loopback";
     let both = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].map(|ip| SocketAddr::from((ip, 0)));
-    match TcpListener::bind(&both[..]).and_then(|listener| listener.local_addr()) {
-        Ok(here) => Finding::good(NAME, format!("sockets can listen on {}", here.ip())),
+    // A socket can listen also where the interface is down, and no other one can connect.
+    let connect = |to: SocketAddr| -> io::Result<IpAddr> {
+        let listener = TcpListener::bind(to)?;
+        TcpStream::connect_timeout(&listener.local_addr()?, CONNECT_TIME)?;
+        Ok(to.ip())
+    };
+    match connect(both[0]).or_else(|first| connect(both[1]).map_err(|_| first)) {
+        Ok(here) => Finding::good(NAME, format!("sockets can connect on {here}")),
         Err(error) => {
             let help = "bring the loopback interface up: `ip link set lo up`";
             Finding::bad(NAME, State::Missing, format!("127.0.0.1, ::1: {error}"), help)

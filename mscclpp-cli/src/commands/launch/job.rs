@@ -50,14 +50,14 @@ pub(super) struct Job {
 }
 
 /// An event.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Event {
     /// A rank has ended; its index in `ranks`.
     Ended(usize),
     /// The launcher received a signal.
     Signal(i32),
-    /// A stream of output has ended, or its reader has closed it.
-    Output { closed: bool },
+    /// A stream of output has ended, or could not be written to the launcher's, of which this is the name.
+    Output(&'static str, io::Result<()>),
 }
 
 /// Stage of ending the ranks.
@@ -144,10 +144,10 @@ impl Job {
     ) -> io::Result<()> {
         let (rank, pid) = (self.ranks[place].rank, self.ranks[place].pid());
         if let Some(stdout) = stdout {
-            self.pass_on(rank, stdout, io::stdout())?;
+            self.pass_on(rank, stdout, ("standard output", io::stdout()))?;
         }
         if let Some(stderr) = stderr {
-            self.pass_on(rank, stderr, io::stderr())?;
+            self.pass_on(rank, stderr, ("standard error", io::stderr()))?;
         }
         let to = self.sender.clone();
         if let Some(pid) = pid {
@@ -167,12 +167,12 @@ impl Job {
         &mut self,
         rank: u32,
         from: impl Read + Send + 'static,
-        to: impl Write + Send + 'static,
+        (name, to): (&'static str, impl Write + Send + 'static),
     ) -> io::Result<()> {
         let sender = self.sender.clone();
         let copy = move || {
-            let closed = lines::copy(rank, from, to).is_err();
-            let _ = sender.send(Event::Output { closed });
+            let copied = lines::copy(rank, from, to);
+            let _ = sender.send(Event::Output(name, copied));
         };
         thread::Builder::new().spawn(copy)?;
         self.open += 1;
@@ -185,14 +185,14 @@ impl Job {
             match self.next() {
                 Some(Event::Ended(place)) => self.ended(place),
                 Some(Event::Signal(signal)) => self.signalled(signal),
-                Some(Event::Output { closed }) => self.output_ended(closed),
+                Some(Event::Output(name, copied)) => self.output_ended(name, copied),
                 None => self.expired(),
             }
         }
         let mut looks = DRAIN.0;
         while self.open > 0 && looks > 0 {
             match self.events.recv_timeout(DRAIN.1) {
-                Ok(Event::Output { closed }) => self.output_ended(closed),
+                Ok(Event::Output(name, copied)) => self.output_ended(name, copied),
                 Ok(_) => {}
                 Err(_) => looks -= 1,
             }
@@ -285,10 +285,18 @@ impl Job {
         self.enter(Stage::Asked(Instant::now() + self.grace.max(ASKED)));
     }
 
-    fn output_ended(&mut self, closed: bool) {
+    /// Without an output the output of the ranks would be lost. A reader that has left needs no message.
+    fn output_ended(&mut self, name: &str, copied: io::Result<()>) {
         self.open -= 1;
-        if closed && self.code.is_none() {
-            self.code = Some(exit::BROKEN_PIPE);
+        let Err(error) = copied else { return };
+        if self.code.is_none() {
+            self.code = Some(match error.kind() {
+                io::ErrorKind::BrokenPipe => exit::BROKEN_PIPE,
+                _ => {
+                    output::error(format_args!("cannot write to {name}: {error}; stopping the ranks"));
+                    exit::UNAVAILABLE
+                }
+            });
             self.kill();
         }
     }
