@@ -57,6 +57,15 @@ impl CollectiveKind {
         Self::FIXED.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// Returns the alignment of chunks in bytes unless a program or plan text states one: 16, at which devices move whole
+    /// vectors, and 1 for `Custom`, whose chunks are exact to the element.
+    pub const fn default_alignment(self) -> u32 {
+        match self {
+            Self::Custom { .. } => 1,
+            _ => 16,
+        }
+    }
+
     /// Returns the name used in plan JSON and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,12 +93,16 @@ pub struct Collective {
     pub in_place: bool,
     /// The root of `Broadcast` and `Reduce`; 0 for all others.
     pub root: u32,
+    /// Whether it takes dividing counts only: the bytes of a rank's part are a multiple of its chunks, each of whole
+    /// alignment units, whole elements and, with packets, whole packets of 8 bytes, so that nothing is padded. Other
+    /// counts are an error where it is launched.
+    pub dividing: bool,
 }
 
 impl Collective {
     /// Creates an out-of-place collective with one chunk per part and root 0.
     pub const fn new(kind: CollectiveKind) -> Self {
-        Self { kind, chunk_factor: 1, in_place: false, root: 0 }
+        Self { kind, chunk_factor: 1, in_place: false, root: 0, dividing: false }
     }
 
     /// Returns the chunks of every rank's input and output buffer, before replication; `None` when they exceed 32 bits.

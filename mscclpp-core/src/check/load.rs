@@ -51,11 +51,14 @@ impl Plan {
 
     /// Loads a plan as [`load`](Self::load) does, with other checks. Returns the plan and the warnings.
     ///
+    /// A plan that loses data only at counts that do not divide evenly is loaded as one for
+    /// [dividing](crate::collective::Collective::dividing) counts, with a warning.
+    ///
     /// # Errors
     /// The errors of [`load`](Self::load), except those of checks that the options omit.
     pub fn load_with_options(bytes: &[u8], options: &LoadOptions) -> Result<(Self, Vec<Diagnostic>), Diagnostics> {
-        let (tree, warnings) = PlanTree::read(bytes, ReadOptions { strict: options.strict })?;
-        options.checks.run(&tree).into_result(())?;
+        let (mut tree, mut warnings) = PlanTree::read(bytes, ReadOptions { strict: options.strict })?;
+        warnings.extend(options.checks.run_or_restrict(&mut tree)?);
         Ok((Self::new(&tree), warnings))
     }
 }

@@ -11,7 +11,8 @@
 //! 5. `race`: of two accesses to the same bytes of which one writes, one happens before the other (M0210); the same
 //!    holds for the accesses of the caller and of the next launch (M0211 to M0213).
 //! 6. `dataflow`: every output holds what the collective guarantees, no operation reads uninitialized memory, and
-//!    inputs keep their values unless the plan is in place (M0214 to M0218).
+//!    inputs keep their values unless the plan is in place (M0214 to M0218). No data is lost at counts that do not divide
+//!    evenly, unless the plan takes dividing counts only (M0227).
 //!
 //! A plan is executed with one iteration of every loop, and with two; the result holds for every number of iterations
 //! (`race::every`). If that execution shows a mistake, `search` finds the smallest message size that has it.
@@ -27,6 +28,7 @@
 mod access;
 mod allow;
 mod boundaries;
+mod counts;
 mod dataflow;
 mod deadlock;
 mod execution_trace;
@@ -43,6 +45,7 @@ mod place;
 mod race;
 mod reductions;
 pub(crate) mod reference;
+mod restrict;
 mod run;
 mod search;
 mod shape;
@@ -63,6 +66,7 @@ pub use load::LoadOptions;
 pub use loops::proof_effort;
 use model::Model;
 use pairing::Pairs;
+pub use restrict::dividing_counts;
 use run::{RuleFindings, run, without_iterations};
 use symmetry::Symmetry;
 use view::View;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::memory::{Memories, ValueRange, append};
+use super::short_chunks::ShortChunks;
 use super::values::{How, Node, UNKNOWN, Values};
 use crate::plan::{Op, OpKind};
 use crate::types::ReduceOp;
@@ -33,6 +34,7 @@ enum Flow {
 pub(super) struct Contents {
     pub(super) values: Values,
     pub(super) memories: Memories,
+    pub(super) short_chunks: ShortChunks,
     /// Number of ranges that may still be moved.
     budget: u64,
     pieces: Vec<ValueRange>,
@@ -48,10 +50,11 @@ pub(super) struct Contents {
 const BUDGET: (u64, u64) = (1 << 18, 256);
 
 impl Contents {
-    pub(super) fn new(ranks: u32, memories: Memories) -> Self {
+    pub(super) fn new(ranks: u32, memories: Memories, short_chunks: ShortChunks) -> Self {
         Self {
             values: Values::new(ranks),
             memories,
+            short_chunks,
             budget: BUDGET.0,
             pieces: Vec::new(),
             seen: Vec::new(),
@@ -119,8 +122,12 @@ impl Contents {
 
     /// Executes a step that copies a whole cell to another one of the same length. Returns whether the copy is
     /// complete, which it is if the cell holds a single range.
-    pub(super) fn copy(&mut self, by: u32, read: usize, (write, start): (usize, u64), len: u64) -> bool {
+    pub(super) fn copy(&mut self, by: u32, read: usize, to: &MemoryRange) -> bool {
+        let (write, start, len) = (to.cell, to.range.start, to.range.end - to.range.start);
         let Some(piece) = self.memories.filling(read, len).filter(|_| !self.is_spent()) else { return false };
+        if self.short_chunks.concern(to.memory) && !self.short_chunks.is_safe(&self.values, &piece, start) {
+            return false;
+        }
         self.budget = self.budget.saturating_add(BUDGET.1 - 1);
         self.memories.write_from(write, start, &[ValueRange { by, ..piece }]);
         true
@@ -142,7 +149,9 @@ impl Contents {
                 (piece.node, piece.at.wrapping_add(done))
             });
             let (node, at) = values.reduce(how, terms);
-            append(pieces, ValueRange { len, node, at, by: 0 });
+            let terms = positions.iter().map(|&(next, ..)| (operands[next].reach, operands[next].cut_by));
+            let (reach, cut_by) = terms.max_by_key(|(reach, _)| *reach).unwrap_or_default();
+            append(pieces, ValueRange { reach, cut_by, ..ValueRange::new(len, node, at, 0) });
             *budget = budget.saturating_sub(positions.len() as u64);
             for (next, _, done) in positions.iter_mut() {
                 *done += len;
@@ -161,11 +170,17 @@ impl Contents {
         self.pieces.iter_mut().for_each(|piece| piece.by = by);
         for write in writes.iter().filter(|write| !write.range.is_empty()) {
             let mut pieces = &self.pieces;
-            if write.further > 0 {
-                let Self { values, budget, seen, .. } = self;
-                let back = values.ranks() - write.further;
+            let concerns_short_chunks = self.short_chunks.concern(write.memory);
+            if write.further > 0 || concerns_short_chunks {
+                let Self { values, budget, seen, short_chunks, .. } = self;
                 seen.clone_from(&self.pieces);
-                seen.iter_mut().for_each(|piece| piece.node = values.shifted(piece.node, back, budget));
+                if write.further > 0 {
+                    let back = values.ranks() - write.further;
+                    seen.iter_mut().for_each(|piece| piece.node = values.shifted(piece.node, back, budget));
+                }
+                if concerns_short_chunks {
+                    short_chunks.pass(values, by, write.range.start, seen);
+                }
                 pieces = seen;
             }
             self.memories.write_from(write.cell, write.range.start, pieces);
@@ -189,7 +204,7 @@ impl Contents {
     /// Puts a node, from its first coordinate on, into an empty range.
     pub(super) fn set(&mut self, memory: usize, start: u64, len: u64, node: Node) {
         if len > 0 {
-            self.memories.write(memory, start, &[ValueRange { len, node, at: 0, by: 0 }]);
+            self.memories.write(memory, start, &[ValueRange::new(len, node, 0, 0)]);
         }
     }
 }
@@ -209,7 +224,7 @@ fn load(
     memories.read_from(spot.cell, spot.range.clone(), |range, piece| {
         let piece = piece.unwrap_or_else(|| {
             unwritten(spot.memory, range.clone());
-            ValueRange { len: range.end - range.start, node: UNKNOWN, at: 0, by: 0 }
+            ValueRange::new(range.end - range.start, UNKNOWN, 0, 0)
         });
         // The ranges of another operand are not merged.
         if pieces.len() > floor { append(pieces, piece) } else { pieces.push(piece) }
@@ -242,7 +257,7 @@ mod tests {
     fn empty_slices_move_nothing() {
         let mut memories = Memories::default();
         (0..2).for_each(|_| memories.add(&[4]));
-        let mut contents = Contents::new(1, memories);
+        let mut contents = Contents::new(1, memories, ShortChunks::none());
         let input = contents.values.input(0);
         contents.set(0, 0, 8, input);
         let spot = |memory: usize, range: Range<u64>| MemoryRange {

@@ -42,7 +42,7 @@ fn held(contents: &Contents, spot: &MemoryRange) -> Vec<ValueRange> {
         return pieces;
     }
     contents.memories.read_from(spot.cell, spot.range.clone(), |range, piece| {
-        let gap = ValueRange { len: range.end - range.start, node: super::values::UNKNOWN, at: 0, by: 0 };
+        let gap = ValueRange::new(range.end - range.start, super::values::UNKNOWN, 0, 0);
         pieces.push(piece.unwrap_or(gap));
     });
     pieces

@@ -15,9 +15,19 @@ pub(super) struct ValueRange {
     pub(super) at: u64,
     /// The step that wrote it; 0 for the initial value.
     pub(super) by: u32,
+    /// The greatest number of a caller's chunk through which it passed and that may be shorter than its own
+    /// ([`short_chunks`](super::short_chunks)); 0 if there is none.
+    pub(super) reach: u32,
+    /// The step that wrote it to that chunk.
+    pub(super) cut_by: u32,
 }
 
 impl ValueRange {
+    /// Returns a range of the initial values, or one that has passed through no shorter chunk.
+    pub(super) const fn new(len: u64, node: Node, at: u64, by: u32) -> Self {
+        Self { len, node, at, by, reach: 0, cut_by: 0 }
+    }
+
     /// Returns a part of the range.
     pub(super) fn part(&self, from: u64, to: u64) -> Self {
         Self { len: to - from, at: self.at.wrapping_add(from), ..*self }
@@ -25,7 +35,8 @@ impl ValueRange {
 
     /// Returns whether another range continues this one.
     fn is_continued_by(&self, next: &Self) -> bool {
-        self.node == next.node && self.at.wrapping_add(self.len) == next.at
+        let paths = |range: &Self| (range.node, range.reach, range.cut_by);
+        paths(self) == paths(next) && self.at.wrapping_add(self.len) == next.at
     }
 }
 
@@ -170,7 +181,7 @@ fn before(old: &[ValueRange], stop: u64, new: &mut SmallVec<[ValueRange; 1]>) {
         start += piece.len;
     }
     if start < stop {
-        new.push(ValueRange { len: stop - start, node: GAP, at: 0, by: 0 });
+        new.push(ValueRange::new(stop - start, GAP, 0, 0));
     }
 }
 
@@ -210,7 +221,7 @@ mod tests {
             (0..3).for_each(|_| memories.add(&cuts));
             let mut array = [None; 128];
             for (by, (start, pieces)) in (1..).zip(&writes) {
-                let pieces: Vec<_> = pieces.iter().map(|&(len, node, at)| ValueRange { len, node, at, by }).collect();
+                let pieces: Vec<_> = pieces.iter().map(|&(len, node, at)| ValueRange::new(len, node, at, by)).collect();
                 memories.write(1, *start, &pieces);
                 let mut next = *start as usize;
                 for piece in &pieces {
@@ -236,7 +247,7 @@ mod tests {
     #[test]
     fn continued_ranges_are_merged() {
         let mut list = Vec::new();
-        let piece = |len, node, at| ValueRange { len, node, at, by: 0 };
+        let piece = |len, node, at| ValueRange::new(len, node, at, 0);
         for piece in [piece(2, 1, 5), piece(3, 1, 7), piece(1, 2, 10), piece(1, 2, 10)] {
             append(&mut list, piece);
         }

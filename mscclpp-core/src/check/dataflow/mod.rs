@@ -11,6 +11,7 @@
 //!   [`order`] computes the order in which a plan sums. Under `min` and `max` an input may occur several times.
 //! * The same holds for the expectations that a program states ([`Expectation`](crate::plan::Expectation)).
 //! * Out of place, inputs hold at the end what they held at the start.
+//! * No contribution to an output is lost where chunks of callers' buffers are short ([`short_chunks`]).
 //!
 //! The distance of a send-receive is the one over which rank 0 receives, since plans send from group to group as well
 //! as from rank to rank; all other ranks must have the same. Fragments (`Test`) have no postconditions and may read
@@ -24,6 +25,7 @@ mod order;
 mod outputs;
 mod provenance;
 mod report;
+mod short_chunks;
 mod values;
 
 pub use order::{ReductionOrder, reduction_order};
@@ -41,6 +43,7 @@ use crate::types::BufferKind;
 use contents::{Contents, MemoryRange};
 use memory::Memories;
 use outputs::OutputChecker;
+use short_chunks::ShortChunks;
 
 /// Observes the abstract execution of a plan, and tracks the values in its buffers.
 pub(super) struct Dataflow<'p> {
@@ -92,7 +95,7 @@ impl<'p> Dataflow<'p> {
         for (rank, space) in (0..ranks).flat_map(|rank| Space::ALL.map(|space| (rank, space))) {
             memories.add(model.atoms.cuts(rank, space));
         }
-        let mut contents = Contents::new(plan.ranks.len() as u32, memories);
+        let mut contents = Contents::new(plan.ranks.len() as u32, memories, ShortChunks::of(model));
         for (rank, tables) in (0..ranks).zip(&plan.ranks) {
             let (buffer, first) = canonical_buffer(plan, rank, BufferKind::Input, 0);
             let input = contents.values.input(rank);
@@ -132,7 +135,8 @@ impl<'p> Dataflow<'p> {
 
     /// Returns whether the plan, having run to its end, computes what it must.
     fn is_correct(&self) -> bool {
-        self.uninitialized_reads.is_empty() && self.output_checker().faults().0.is_empty()
+        let is_short = self.contents.short_chunks.failed();
+        self.uninitialized_reads.is_empty() && !is_short && self.output_checker().faults().0.is_empty()
     }
 
     fn output_checker(&self) -> OutputChecker<'_> {
@@ -150,8 +154,13 @@ impl<'p> Observer<'p> for Dataflow<'p> {
             && (read.shift, write.shift) == (0, 0)
             && !model.step_at(step).kind.is_reduce()
         {
-            let to = (write.atoms().start, model.range(write).start);
-            if self.contents.copy(self.steps, read.atoms().start, to, model.length(read)) {
+            let to = MemoryRange {
+                memory: memory_number(write.owner, write.memory),
+                range: model.range(write),
+                cell: write.atoms().start,
+                further: 0,
+            };
+            if self.contents.copy(self.steps, read.atoms().start, &to) {
                 return;
             }
         }

@@ -42,6 +42,8 @@ pub(super) enum Found {
     Mixed(ValueRange, How, How),
     /// The required input, which the end of a plan that averages divides.
     Divided(ValueRange),
+    /// The required inputs, of which some are lost where chunks are short.
+    Cut(ValueRange),
 }
 
 /// Compares outputs with postconditions.
@@ -96,6 +98,8 @@ enum Wrong {
     /// Combined in one way, and an earlier output in another.
     Mixed(How, How),
     Divided,
+    /// Lost where chunks are short.
+    Cut,
 }
 
 /// Far more than any useful plan needs; a plan that shares its partial results repeatedly would need ever more.
@@ -193,7 +197,7 @@ impl<'a> OutputChecker<'a> {
                 (Some(piece), OutputContent::Input { rank, .. }) => self.copy(piece, rank, at),
                 (Some(piece), OutputContent::Reduction { .. }) => self.reduction(piece, at),
             };
-            let Some(wrong) = wrong else { return };
+            let Some(wrong) = wrong.or_else(|| self.cut(piece, part.start)) else { return };
             let ranks = match postcondition.content {
                 OutputContent::Input { rank, .. } => rank..rank + 1,
                 OutputContent::Reduction { .. } => 0..self.extent.num_ranks,
@@ -259,7 +263,7 @@ impl<'a> OutputChecker<'a> {
                 (Some(piece), [(rank, at)]) => self.copy(piece, *rank, *at),
                 (Some(piece), _) => self.combined(piece, &inputs),
             };
-            let Some(wrong) = wrong else { return };
+            let Some(wrong) = wrong.or_else(|| self.cut(piece, part.start)) else { return };
             let first = u64::from(*chunk) * self.chunk + offset;
             let demand = Demand { inputs, origin: Some(*origin) };
             self.report((*rank, BufferKind::Output), first, (memory, part), &demand, piece, &wrong);
@@ -335,12 +339,18 @@ impl<'a> OutputChecker<'a> {
                 found: match (piece, wrong) {
                     (Some(piece), Wrong::Mixed(how, usual)) => Found::Mixed(piece, *how, *usual),
                     (Some(piece), Wrong::Divided) => Found::Divided(piece),
+                    (Some(piece), Wrong::Cut) => Found::Cut(piece),
                     (Some(piece), _) => inputs_in(piece),
                     (None, _) => Found::Nothing,
                 },
             });
             done = to;
         }
+    }
+
+    /// Returns whether a part of a required value is lost where chunks are short.
+    fn cut(&self, piece: Option<ValueRange>, position: u64) -> Option<Wrong> {
+        piece.filter(|piece| self.contents.short_chunks.is_cut(piece, position)).map(|_| Wrong::Cut)
     }
 
     fn copy(&self, piece: ValueRange, rank: u32, at: u64) -> Option<Wrong> {

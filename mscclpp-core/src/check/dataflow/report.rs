@@ -6,6 +6,7 @@ use super::memory::ValueRange;
 use super::outputs::{Found, OutputError};
 use super::values::{How, Values};
 use super::{Dataflow, UninitializedRead};
+use crate::check::counts::Counts;
 use crate::check::place::LocatedOp;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::PlanTree;
@@ -30,6 +31,7 @@ pub(super) fn findings_of(watch: &Dataflow) -> Diagnostics {
         values: &watch.contents.values,
         chunk: watch.chunk,
         log: watch.log.as_ref().unwrap_or(&log),
+        counts: watch.contents.short_chunks.counts(),
     };
     for misread in &watch.uninitialized_reads {
         let finding = reporter.misread(misread);
@@ -64,6 +66,8 @@ pub(super) struct Reporter<'a, 'p> {
     /// Addresses of a chunk.
     pub(super) chunk: u64,
     pub(super) log: &'a History<'p>,
+    /// The counts at which chunks are short.
+    pub(super) counts: Option<&'a Counts>,
 }
 
 impl<'p> Reporter<'_, 'p> {
@@ -131,6 +135,7 @@ impl<'p> Reporter<'_, 'p> {
                 );
                 self.about(Code::MixedAverage, piece, message).help("use `sum` instead of `avg`")
             }
+            Found::Cut(piece) => self.cut(fault, piece),
         }
     }
 
@@ -242,6 +247,49 @@ impl<'p> Reporter<'_, 'p> {
             }
             _ => format!("the {name} of {} input chunks", inputs.len()),
         }
+    }
+
+    /// Returns the finding about an output of which a contribution passes through a chunk that may be shorter than both
+    /// the chunk from which and the one to which it is moved.
+    fn cut(&self, fault: &OutputError, piece: &ValueRange) -> Diagnostic {
+        let output = self.output(fault);
+        let (Some(counts), Some(step)) = (self.counts, self.log.step(piece.cut_by)) else {
+            return self.about(Code::ShortChunk, piece, format!("{output} is incomplete where chunks are short"));
+        };
+        // The contribution whose chunk is longest, of those that the step moved and the output contains.
+        let leaves = Contributions::of(self.values, piece.node, piece.at);
+        let number = |(_, at): (u32, u64)| counts.within_part(at / self.chunk);
+        let offset = piece.at % self.chunk;
+        let mut moved: Vec<((u32, u64), String)> = Vec::new();
+        for (spot, pieces) in &step.writes {
+            let mut position = spot.range.start;
+            for part in pieces {
+                let inputs = Contributions::of(self.values, part.node, part.at);
+                let place = self.place(spot.memory, position);
+                let inside = (offset + self.chunk - part.at % self.chunk) % self.chunk;
+                let inputs = inputs.counts.into_keys().map(|(rank, at)| (rank, at + inside));
+                if part.cut_by == piece.cut_by {
+                    moved.extend(inputs.filter(|input| leaves.count(*input) > 0).map(|input| (input, place.clone())));
+                }
+                position += part.len;
+            }
+        }
+        let Some((input, place)) = moved.into_iter().min_by_key(|(input, _)| number(*input)) else {
+            return self.about(Code::ShortChunk, piece, format!("{output} is incomplete where chunks are short"));
+        };
+        let first = number(input).max(counts.within_part(fault.chunk)) + 1;
+        let message = format!(
+            "{} stores {}, which {output} requires, in {place}, which is shorter at counts that do not divide evenly: \
+             at {}, elements of it are lost",
+            self.actor(&step.at),
+            self.input(input),
+            counts.least_counts(first..=piece.reach),
+        );
+        let mut finding = Diagnostic::new(Code::ShortChunk, step.at.site(self.plan), message);
+        if let Some(last) = self.log.step(piece.by).filter(|last| last.number != step.number) {
+            finding = finding.note(format!("{} writes {output}", self.actor(&last.at)), last.at.site(self.plan));
+        }
+        finding.help("store it in scratch, or add `dividing` if callers have counts that divide evenly only")
     }
 
     fn lacks(

@@ -417,3 +417,63 @@ fn reduction_orders_are_distinguished() {
     assert_eq!(reduction_order(&plan(Broadcast, false, &[&["copy i0+2 > o0+2"], &[""]])), None);
     assert_eq!(reduction_order(&plan(AllReduce, true, &[&["wait.m#0"], &[""]])), None);
 }
+
+/// Chunk 0 of the output is staged in chunk 1 of 3.
+const STAGED: &str = "copy i0 > o1; nop; copy o1 > o0; nop; copy i1+2 > o1+2";
+
+#[test]
+fn data_that_passes_through_a_shorter_chunk_is_lost() {
+    let (code, message, also) = wrong(&with_chunks(plan(Broadcast, false, &[&[STAGED]]), 3, 3));
+    assert_eq!(code, Code::ShortChunk);
+    let what = "`copy` (rank 0, thread block 0) stores input chunk 0 of rank 0, which output chunk 0 of rank 0 requires, in output \
+        chunk 1 of rank 0, which is shorter at counts that do not divide evenly: at 1 element, elements of it are lost";
+    assert_eq!(message, what);
+    assert_eq!(
+        also,
+        [
+            "`copy` (rank 0, thread block 0) writes output chunk 0 of rank 0 at rank 0 / thread block 0 / operation 2 (copy)"
+        ]
+    );
+    // The other way around, chunk 1 passes through chunk 0, which is never shorter.
+    let right = "copy i1 > o0; nop; copy o0 > o1; nop; copy i0 > o0; copy i2 > o2";
+    fine(&with_chunks(plan(Broadcast, false, &[&[right]]), 3, 3));
+    // A sum is lost as its terms are.
+    let sum = "copy i0 > o0; copy i0 > o2; nop; re o0 i0 > o1; nop; copy o1 > o0; nop; copy i1+2 > o1+2";
+    let mut sum = with_chunks(plan(Custom { input: 3, output: 3 }, false, &[&[sum]]), 3, 3);
+    let inputs = vec![(0, 0), (0, 0)];
+    sum.expectations = vec![Expectation { rank: 0, chunk: 0, len: 1, inputs, origin: crate::origin::Origin::UNKNOWN }];
+    assert_eq!(wrong(&sum).0, Code::ShortChunk);
+}
+
+#[test]
+fn chunk_that_is_never_shorter_in_the_range_of_sizes_is_no_finding() {
+    let staged = with_chunks(plan(Broadcast, false, &[&[STAGED]]), 3, 3);
+    // Chunk 1 of 3 is shorter for lengths below 64 bytes only: with strides of 32 bytes, it ends at 64.
+    for (min, found) in [(0, true), (63, true), (64, false)] {
+        let sized = PlanTree { min_message_size: min, ..staged.clone() };
+        assert_eq!(self::found(&sized).is_empty(), !found, "from {min} bytes");
+    }
+    assert!(found(&PlanTree { collective: Collective { dividing: true, ..staged.collective }, ..staged }).is_empty());
+}
+
+#[test]
+fn numbers_of_chunks_count_within_the_parts_of_ranks() {
+    // Chunk 2 of the output is chunk 0 of rank 1's part, so it is as long as chunk 0; chunk 3 is shorter.
+    let gather = |through: u32| {
+        let first = format!("copy i0 > o{through}; nop; copy o{through} > o0; copy i1 > o1; nop");
+        let put = |own: u32| format!("put.m i0+2 > r2:{}+2; nop; signal.m#0; wait.m#0", 2 * own);
+        let handshake = "rlxsignal.m#0; rlxwait.m#0; nop";
+        let (zero, one) =
+            (format!("{first}; {handshake}; {}", put(0)), format!("copy i0+2 > o2+2; {handshake}; {}", put(1)));
+        with_chunks(plan(AllGather, false, &[&[&zero], &[&one]]), 2, 4)
+    };
+    fine(&gather(2));
+    assert_eq!(wrong(&gather(3)).0, Code::ShortChunk);
+}
+
+fn with_chunks(mut plan: PlanTree, input: u32, output: u32) -> PlanTree {
+    for rank in &mut plan.ranks {
+        (rank.input_chunks, rank.output_chunks) = (input, output);
+    }
+    plan
+}

@@ -47,6 +47,8 @@ struct Reduction {
     /// End of its terms; they begin at the end of the previous reduction's terms.
     end: usize,
     hash: u64,
+    /// The least and the greatest distance of an input's coordinate from that of the node.
+    shifts: (i64, i64),
 }
 
 /// The kind of a node.
@@ -106,6 +108,22 @@ impl Values {
             None if node == UNKNOWN => Kind::Unknown,
             None => Kind::Input(node - 1),
         }
+    }
+
+    /// Returns the least and the greatest distance of an input's coordinate from that of a node.
+    fn shifts(&self, node: Node) -> (i64, i64) {
+        self.reduction(node).map_or((0, 0), |number| self.reductions[number].shifts)
+    }
+
+    /// Returns the least distance of an input's coordinate from that of a node.
+    pub(super) fn least_shift(&self, node: Node) -> i64 {
+        self.shifts(node).0
+    }
+
+    /// Returns whether all inputs in a node have one coordinate.
+    pub(super) fn has_one_shift(&self, node: Node) -> bool {
+        let (least, greatest) = self.shifts(node);
+        least == greatest
     }
 
     /// Returns a number that is equal for equal trees: which inputs are combined how and in which order, independently
@@ -193,7 +211,13 @@ impl Values {
         // Node numbers stay below 2^32: the budget of an execution ends before.
         let node = self.len() as Node;
         self.terms.extend_from_slice(terms);
-        self.reductions.push(Reduction { how, end: self.terms.len(), hash });
+        let shifts = terms.iter().map(|term| {
+            let (least, greatest) = self.shifts(term.node);
+            (term.shift.wrapping_add(least), term.shift.wrapping_add(greatest))
+        });
+        let both = |(a, b): (i64, i64), (c, d)| (a.min(c), b.max(d));
+        let shifts = shifts.reduce(both).unwrap_or_default();
+        self.reductions.push(Reduction { how, end: self.terms.len(), hash, shifts });
         if self.reductions.len() > self.recent.len() {
             let mask = 2 * self.recent.len() - 1;
             self.recent = vec![UNKNOWN; mask + 1];

@@ -27,14 +27,18 @@
 //! If this analysis of a plan has findings, all ranks are checked without it: reports are about the real ranks.
 
 mod chunks;
+mod numbers;
 mod postconditions;
 mod programs;
+
+use std::sync::Arc;
 
 use super::model::Space;
 use super::pairing::Pairs;
 use super::view::View;
 use crate::plan::PlanTree;
 use chunks::{Chunks, IncomingAccess};
+pub(super) use numbers::Numbers;
 use postconditions::Renumbering;
 use programs::Programs;
 
@@ -50,6 +54,8 @@ pub(super) struct Symmetry {
     pub(super) counters: Vec<(u32, u32)>,
     /// The renumbering of inputs.
     inputs: Renumbering,
+    /// The numbers of chunks within their parts.
+    numbers: Option<Arc<Numbers>>,
 }
 
 /// Average number of a rank's chunks that may be examined for each of its accesses.
@@ -103,10 +109,11 @@ impl Symmetry {
                 postconditions.note(plan, &chunks, rank, rank + shift * own);
             }
         }
-        postconditions.hold(plan).then_some(Self {
+        postconditions.hold(plan).then(|| Self {
             representatives: own,
             chunks: names,
             counters,
+            numbers: Numbers::of(plan, own, &postconditions).map(Arc::new),
             inputs: postconditions,
         })
     }
@@ -114,6 +121,11 @@ impl Symmetry {
     /// Returns the number of a chunk of a rank's input at its representative.
     pub(super) fn input(&self, rank: u32, chunk: u32) -> u32 {
         self.inputs.input(rank, chunk)
+    }
+
+    /// Returns the numbers of chunks within their parts, if one rotation determines all of them.
+    pub(super) fn numbers(&self) -> Option<Arc<Numbers>> {
+        self.numbers.clone()
     }
 
     /// Returns whether inputs keep their numbers.

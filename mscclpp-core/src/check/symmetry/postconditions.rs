@@ -18,7 +18,7 @@ pub(super) struct Renumbering {
 }
 
 /// The number of a chunk without accesses.
-const UNKNOWN: u32 = u32::MAX;
+pub(super) const UNKNOWN: u32 = u32::MAX;
 
 impl Renumbering {
     /// Prepares the comparison for a plan. `None` if that would take more than `fuel`, or its collective has no
@@ -66,6 +66,11 @@ impl Renumbering {
 
     pub(super) fn input(&self, rank: u32, chunk: u32) -> u32 {
         self.inputs[rank as usize * self.extent.input as usize + chunk as usize]
+    }
+
+    /// Returns the numbers of inputs and outputs, by rank and chunk, and the chunks of each.
+    pub(super) fn tables(&self) -> (&[u32], &[u32], (usize, usize)) {
+        (&self.inputs, &self.outputs, (self.extent.input as usize, self.extent.output as usize))
     }
 
     pub(super) fn keeps_inputs(&self) -> bool {

@@ -513,6 +513,36 @@ Right:
         rank.copy(rank.output().chunk(0), rank.input().chunk(1), 0);
         p.expect(rank.output().chunk(0), rank.input().chunk(1));
 ```"#;
+    ShortChunk = "M0227" "short-chunk": "data on its way is not stored in a chunk of an input or output that may be shorter than those from which and to which it is moved",
+        r#"A message may have any number of elements. Where they do not divide evenly, chunks at the end of inputs and outputs are shorter than others, or empty: what is written past the end of a buffer is discarded, and what is read there is zero. Data of input chunk i that an output chunk o requires must therefore not pass through a chunk of an input or output with a greater number than both. (For all-gather, reduce-scatter and all-to-all these are the numbers within the part of a rank.) Chunks of scratch have equal lengths at all counts.
+
+Wrong: with one element, chunk 1 is empty, so chunk 0 of the output receives nothing:
+
+```rust
+#[collective(Custom(input = 2, output = 2), ranks = 1)]
+fn keep(p: &Program) {
+    let rank = p.rank(0);
+    rank.copy(rank.output().chunk(1), rank.input().chunk(0), 0); // wrong
+    rank.copy(rank.output().chunk(0), rank.output().chunk(1), 0); // wrong
+    rank.copy(rank.output().chunk(1), rank.input().chunk(1), 0);
+    p.expect(rank.output().chunk(0), rank.input().chunk(0));
+    p.expect(rank.output().chunk(1), rank.input().chunk(1));
+}
+```
+
+Right:
+
+```rust
+    let slot = rank.scratch(1).chunk(0);
+    rank.copy(slot, rank.input().chunk(0), 0);
+    rank.copy(rank.output().chunk(0), slot, 0);
+```
+
+Right as well, if all callers have counts that are a multiple of the chunks; a call with another count is an error:
+
+```rust
+#[collective(Custom(input = 2, output = 2), ranks = 1, dividing)]
+```"#;
     MixedAverage = "M0228" "mixed-average": "every output of a plan that averages is an average",
         r#"`avg` adds at every step; when a launch ends, executors divide all outputs by the number of ranks, once. The results of other reductions, and copies of inputs, would be divided as well.
 

@@ -102,6 +102,7 @@ variants! {
     ContradictingExpectations,
     AcrossNodes,
     NoPostcondition,
+    ShortChunk,
     MixedAverage,
     // format
     NotJson,
