@@ -49,7 +49,9 @@ impl Simulator<'_> {
             }
         }
         for cell in 0..tables.inputs * scale.chunk as u32 {
-            self.caller_writes(rank, tables.input + cell, token(launch, rank, cell.into()));
+            if !program.is_padding(tables.input + cell) {
+                self.caller_writes(rank, tables.input + cell, token(launch, rank, cell.into()));
+            }
         }
         let clock = self.agents[agent as usize].clock.clone();
         let mut running = 0;
@@ -122,7 +124,7 @@ impl Simulator<'_> {
                 continue;
             }
             match self.oracle.output(launch, rank, cell) {
-                Some(expected) if expected != found => {
+                Some(expected) if expected != found && !program.is_padding(tables.output + cell as u32) => {
                     let what = self.oracle.explain(launch, found, expected);
                     self.failure =
                         Some(Failure::Wrong { launch, rank, buffer: "output", chunk: (cell / chunk) as u32, what });
@@ -135,6 +137,9 @@ impl Simulator<'_> {
             return;
         }
         for cell in 0..u64::from(tables.inputs) * chunk {
+            if program.is_padding(tables.input + cell as u32) {
+                continue;
+            }
             let found = self.seen_by_caller(accessor, tables.input + cell as u32);
             let expected = token(launch, rank, cell);
             if found != expected {

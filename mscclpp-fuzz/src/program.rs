@@ -21,6 +21,15 @@ pub(super) struct Program {
     pub(super) first_caller: u32,
     /// Whether scratch holds both plain data and packets, which then can overwrite each other.
     pub(super) mixed: bool,
+    /// Cells of inputs and outputs that the message does not fill; empty if it fills all.
+    pub(super) padding: Vec<bool>,
+}
+
+impl Program {
+    /// Returns whether a cell is past the end of a caller's buffer, where zero is read and what is written is discarded.
+    pub(super) fn is_padding(&self, cell: u32) -> bool {
+        self.padding.get(cell as usize).copied().unwrap_or(false)
+    }
 }
 
 /// The plan at one size.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mscclpp_core::plan::raw::{LoopBody, Op, OpKind, PlanTree};
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::plan::raw::{LoopBody, Op, OpKind, PlanTree, RankPlan};
 use mscclpp_core::types::ChannelKind;
 
 use crate::random::Random;
@@ -18,6 +19,9 @@ const MIN_VECTORS: u64 = 40;
 const MAX_STEPS: u64 = 1 << 20;
 const MAX_CELLS: u64 = 1 << 20;
 
+/// Maximum message size, in bytes, from which on a plan is for messages with all remainders.
+const MIN_UNBOUNDED: u64 = 1 << 20;
+
 /// The sizes of a scaled-down plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
@@ -31,6 +35,8 @@ pub(super) struct Scale {
     pub(super) narrow_multicast: bool,
     /// Whether callers write poison to the outputs.
     pub(super) poisons: bool,
+    /// Cells that the message lacks at the end of every part, so that chunks there are shorter or empty.
+    pub(super) missing: u64,
 }
 
 impl Scale {
@@ -65,7 +71,20 @@ impl Scale {
             grain,
             narrow_multicast: random.below(2) == 0,
             poisons: random.below(2) == 0,
+            missing: 0,
         }
+    }
+
+    /// Selects how many cells a message lacks, so that chunks at the end of its parts are short: in half of the runs none. Executors
+    /// pad a part by less than one alignment unit per chunk; the least messages of a plan with a minimum by less than one, at least.
+    pub(super) fn random_missing(plan: &PlanTree, random: &mut Random) -> u64 {
+        let (_, chunks) = parts(plan);
+        let is_bounded = plan.max_message_size < MIN_UNBOUNDED;
+        if plan.collective.dividing || is_bounded || random.below(2) == 0 {
+            return 0;
+        }
+        let padded = if plan.min_message_size == 0 { u64::from(chunks) } else { 1 };
+        random.below((padded * VECTOR).max(1))
     }
 
     /// Returns the cells of a window of the given number of bytes.
@@ -81,6 +100,18 @@ impl Scale {
         let (start, end) = (boundary(index.into()), boundary(u64::from(index) + 1));
         (start, end - start)
     }
+}
+
+/// Returns the number of parts of the larger of a rank's input and output, and of chunks of a part.
+pub(super) fn parts(plan: &PlanTree) -> (u32, u32) {
+    use CollectiveKind as K;
+    let most = |chunks: fn(&RankPlan) -> u32| plan.ranks.iter().map(chunks).max().unwrap_or(0);
+    let (input, output) = (most(|rank| rank.input_chunks), most(|rank| rank.output_chunks));
+    let parts = match plan.collective.kind {
+        K::AllGather | K::ReduceScatter | K::AllToAll => (plan.ranks.len() as u32).max(1),
+        _ => 1,
+    };
+    (parts, input.max(output) / parts)
 }
 
 /// Returns the operations of a plan outside of loops, and the loops, with their rank and block.

@@ -9,7 +9,7 @@ use mscclpp_core::plan::{
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::program::*;
-use super::scale::{Scale, VECTOR};
+use super::scale::{Scale, VECTOR, parts};
 use crate::UnsupportedPlan;
 
 /// Maximum numbers of cells and agents. An agent's clock has an entry for every agent.
@@ -36,12 +36,14 @@ pub(super) fn scale_down(plan: &PlanTree, scale: &Scale, room: u64) -> Result<Pr
             agents: Vec::new(),
             first_caller: 0,
             mixed: false,
+            padding: Vec::new(),
         },
     };
     if plan.ranks.is_empty() {
         return refuse("the whole plan", "no ranks");
     }
     lowering.memories(room)?;
+    lowering.padding();
     lowering.channels()?;
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for (number, block) in tables.blocks.iter().enumerate() {
@@ -154,6 +156,26 @@ impl ScaleDown<'_> {
             (self.program.ranks[rank].input, self.program.ranks[rank].output) = (input, output);
         }
         Ok(())
+    }
+
+    /// Marks the cells that the message does not fill.
+    fn padding(&mut self) {
+        let (parts, chunks) = parts(self.plan);
+        let Scale { chunk, missing, .. } = *self.scale;
+        let part = u64::from(chunks) * chunk;
+        if missing == 0 || part == 0 {
+            return;
+        }
+        let mut padding = vec![false; self.program.cells];
+        for (tables, (starts, _)) in self.plan.ranks.iter().zip(&self.memories) {
+            for (chunks, start) in [tables.input_chunks, tables.output_chunks].into_iter().zip(starts) {
+                for cell in 0..u64::from(chunks) * chunk {
+                    let inside = if parts == 1 { cell } else { cell % part };
+                    padding[(start + cell) as usize] = inside + missing >= part;
+                }
+            }
+        }
+        self.program.padding = padding;
     }
 
     /// Returns the first cell of a range of chunks; none if it is not inside its buffer.

@@ -348,6 +348,10 @@ impl<'p> Simulator<'p> {
         let (mut value, mut flag) = (0_u64, 0);
         for src in &transfer.srcs {
             let place = src.cell(cell, accessor.launch);
+            if self.size(accessor.launch).program.is_padding(place) {
+                flag = 0;
+                continue;
+            }
             let found = if src.packets && !transfer.raw {
                 self.memory[place as usize].last().map_or((0, 0), |write| (write.value, write.flag))
             } else {
@@ -370,6 +374,9 @@ impl<'p> Simulator<'p> {
     pub(super) fn scatter(&mut self, accessor: Accessor, transfer: &Move, cell: u64, (value, flag): (u64, u32)) {
         for dst in &transfer.dsts {
             let place = dst.cell(cell, accessor.launch);
+            if self.size(accessor.launch).program.is_padding(place) {
+                continue;
+            }
             let flag = match (dst.packets, transfer.raw) {
                 (false, _) => 0,
                 (true, true) => flag,

@@ -1,7 +1,8 @@
 //! Values that identify their sources, and the postconditions of a collective.
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::plan::raw::PlanTree;
+use mscclpp_core::plan::raw::{Expectation, PlanTree};
+use mscclpp_core::types::ReduceOp;
 
 use super::program::{Program, Sized, of_launch};
 use crate::random::Random;
@@ -41,20 +42,23 @@ pub(super) struct Oracle<'p> {
     distance: u32,
     /// Results of a round-robin run: per launch and rank.
     expected_results: Option<Vec<Vec<u64>>>,
+    reductions: Vec<ReduceOp>,
 }
 
 impl<'p> Oracle<'p> {
     pub(super) fn new(plan: &'p PlanTree, sizes: &'p [Sized], expected_results: Option<Vec<Vec<u64>>>) -> Self {
-        let mut oracle = Self { plan, program: &sizes[0].program, sizes, distance: 1, expected_results };
+        let reductions = if plan.expectations.is_empty() { Vec::new() } else { plan.reductions() };
+        let mut oracle = Self { plan, program: &sizes[0].program, sizes, distance: 1, expected_results, reductions };
         let ranks = plan.ranks.len() as u32;
         if plan.collective.kind == CollectiveKind::SendRecv
             && let Some(expected_results) = oracle.expected_results.take()
         {
+            let is_padding = |cell: u64| oracle.program.is_padding(oracle.program.ranks[0].output + cell as u32);
             // The plan may send to the same position of the next node; it must do so on all ranks.
             let fits = |&distance: &u32| {
                 (0..)
                     .zip(&expected_results[0])
-                    .all(|(cell, &found)| found == token(1, (ranks - distance) % ranks, cell))
+                    .all(|(cell, &found)| is_padding(cell) || found == token(1, (ranks - distance) % ranks, cell))
             };
             oracle.distance = (1..ranks).find(fits).unwrap_or(1);
         }
@@ -84,9 +88,29 @@ impl<'p> Oracle<'p> {
             K::Broadcast => token(launch, self.plan.collective.root, cell),
             K::SendRecv => token(launch, (rank + ranks - self.distance) % ranks, cell),
             K::Custom { .. } | K::Test { .. } => {
+                if let Some(expected) = self.stated(launch, rank, cell) {
+                    return Some(expected);
+                }
                 let at = (launch - 1) as usize * ranks as usize + rank as usize;
                 return self.expected_results.as_ref()?.get(at)?.get(cell as usize).copied();
             }
+        })
+    }
+
+    /// Returns the value that an expectation states for a cell, as a sum. None where an input may count more than once.
+    fn stated(&self, launch: u32, rank: u32, cell: u64) -> Option<u64> {
+        let (size, program) = (self.chunk(launch), &of_launch(self.sizes, launch).program);
+        let is_once = |op: &ReduceOp| !matches!(op, ReduceOp::Min | ReduceOp::Max);
+        let chunk = (cell / size) as u32;
+        let covers = |stated: &&Expectation| {
+            stated.rank == rank && chunk.checked_sub(stated.chunk).is_some_and(|i| i < stated.len)
+        };
+        let stated = self.plan.expectations.iter().find(covers).filter(|_| self.reductions.iter().all(is_once))?;
+        stated.inputs.iter().try_fold(0_u64, |sum, (from, first)| {
+            let cell = u64::from(first + chunk - stated.chunk) * size + cell % size;
+            let tables = program.ranks.get(*from as usize)?;
+            let is_padding = program.is_padding(tables.input + cell as u32);
+            Some(if is_padding { sum } else { sum.wrapping_add(token(launch, *from, cell)) })
         })
     }
 
