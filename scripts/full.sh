@@ -10,6 +10,7 @@
 #   loops      random plans with loops, changed once or twice: every number of iterations, and the fuzzer
 #   mutants    shipped and reference plans, changed in every way
 #   programs   random programs with loops against runs at every size, and unequal slices
+#   routes     100 000 random plans that move data through any chunk, at all counts: verdicts against the CPU executor's results
 #   evaluator  random functions and programs, evaluated and compiled
 #   executors  all built-in algorithms on up to 64 ranks: costs, and results of processes
 #   small      random small plans that the checks accept, fuzzed in launches of changing sizes
@@ -39,7 +40,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly parts=(loops mutants programs evaluator executors small order processes transport scale systems clients python examples hostile devices sanitizer links ucx packages)
+readonly parts=(loops mutants programs routes evaluator executors small order processes transport scale systems clients python examples hostile devices sanitizer links ucx packages)
 logs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/full
 mkdir -p "$logs"
 commit=$(git rev-parse --short HEAD)
@@ -61,6 +62,9 @@ part() {
     programs)
         MSCCLPP_LOOP_PROGRAMS=30000 tests mscclpp-core --lib -- check::loops check::race::every
         MSCCLPP_SLICES=1500 tests mscclpp-core --lib -- check::slices
+        ;;
+    routes)
+        MSCCLPP_ROUTES=100000 tests mscclpp-exec --test routes --
         ;;
     evaluator)
         MSCCLPP_RANDOM=5000 tests mscclpp-eval --test integration -- random::

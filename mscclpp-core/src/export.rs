@@ -17,7 +17,8 @@ use crate::plan::{PlanTree, json};
 ///
 /// - Operations with too many channels, operands or semaphores are split, and so are memory puts that mix source
 ///   buffers: the reference executor uses the first buffer for all of them.
-/// - What its format has no key for is omitted: tags, expectations, ranks per node, the chunk factor, and the root of a
+/// - What its format has no key for is omitted: tags, expectations, ranks per node, the chunk factor, whether it takes dividing counts only (the reference
+///   executor takes no others), and the root of a
 ///   broadcast or reduce, which becomes `custom`.
 /// - A plan without a largest message size gets the largest one whose byte offsets fit into 32 bits.
 ///
@@ -29,6 +30,7 @@ pub fn for_reference(plan: &PlanTree) -> Result<PlanTree, Diagnostics> {
     let mut plan = plan.clone();
     plan.tags.clear();
     plan.expectations.clear();
+    plan.collective.dividing = false;
     plan.ranks_per_node = plan.ranks.len() as u32;
     let counts = plan.ranks.first().map_or((0, 0), |rank| (rank.input_chunks, rank.output_chunks));
     if matches!(plan.collective.kind, CollectiveKind::Broadcast | CollectiveKind::Reduce) {

@@ -34,7 +34,8 @@ pub struct AlgoSpec {
     pub threads_per_block: u32,
     /// Whether launches alternate between two halves of scratch.
     pub double_scratch: bool,
-    /// Granularity of chunk boundaries, in bytes; a power of two.
+    /// Granularity of chunk boundaries, in bytes; a power of two. Boundaries are those of elements in any case, and with
+    /// packets multiples of 8 bytes.
     pub buffer_alignment: u32,
     /// Smallest message for which the plan is meant, in bytes, inclusive.
     pub min_message_size: u64,
@@ -60,7 +61,7 @@ impl AlgoSpec {
             reuse_resources: false,
             threads_per_block: 1024,
             double_scratch: false,
-            buffer_alignment: 16,
+            buffer_alignment: kind.default_alignment(),
             min_message_size: 0,
             max_message_size: u64::MAX,
             tags: BTreeMap::new(),

@@ -298,6 +298,9 @@ fn fields(attribute: &Attribute) -> TokenStream {
     if collective.in_place {
         out.extend(quote!(spec.collective.in_place = true;));
     }
+    if collective.dividing {
+        out.extend(quote!(spec.collective.dividing = true;));
+    }
     for (tag, value) in &base.tags {
         out.extend(quote!(spec.tags.insert(::std::string::String::from(#tag), #value);));
     }

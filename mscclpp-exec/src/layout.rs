@@ -118,8 +118,8 @@ impl Layout {
     /// Returns the layout of a message.
     ///
     /// # Errors
-    /// [`Error::IndivisibleCount`], [`Error::TooLarge`], [`Error::InvalidPlan`] if the plan's chunk counts do not fit its
-    /// collective.
+    /// [`Error::IndivisibleCount`], [`Error::NotDividing`], [`Error::TooLarge`], [`Error::InvalidPlan`] if the plan's
+    /// chunk counts do not fit its collective.
     pub(crate) fn new(shape: &Shape, message: &Message) -> Result<Self, Error> {
         let size = message.dtype.size() as u64;
         let too_large = || Error::TooLarge { count: message.count, dtype: message.dtype };
@@ -132,6 +132,13 @@ impl Layout {
         // anyway.
         let (parts, chunks) = if input.chunks() >= output.chunks() { input.rule() } else { output.rule() };
         let stride = (bytes / parts).div_ceil(chunks).checked_next_multiple_of(unit).ok_or_else(too_large)?;
+        if shape.collective.dividing
+            && stride.checked_mul(chunks).and_then(|part| part.checked_mul(parts)) != Some(bytes)
+        {
+            let multiple =
+                chunks.checked_mul(parts).and_then(|all| all.checked_mul(unit / size)).ok_or_else(too_large)?;
+            return Err(Error::NotDividing { count: message.count, multiple });
+        }
         let view = |side: Side, count: u64| {
             let bytes = count.checked_mul(size)?;
             // A custom collective's smaller buffer has whole chunks, but never more bytes than the larger one.

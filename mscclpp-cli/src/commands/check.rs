@@ -91,7 +91,7 @@ impl Verdict {
     /// # Errors
     /// Arguments that a plan file contradicts.
     fn of(args: &CheckArgs, name: &str) -> Result<Self> {
-        let source = match source::load(&SourceArgs { plan: name.to_owned(), build: args.build.clone() }) {
+        let mut source = match source::load(&SourceArgs { plan: name.to_owned(), build: args.build.clone() }) {
             Ok(source) => source,
             Err(error @ Error::Usage(_)) => return Err(error),
             Err(error) => {
@@ -102,7 +102,13 @@ impl Verdict {
             }
         };
         let (mut findings, mut warnings) = (Diagnostics::default(), source.warnings);
-        let found = checked(&source.plan, &args.checks());
+        let found = match restricted(&mut source.plan, &args.checks()) {
+            Ok(warning) => {
+                warnings.extend(warning);
+                Diagnostics::default()
+            }
+            Err(found) => found,
+        };
         if found.is_empty() {
             warnings.extend(args.checks().warnings(&source.plan));
         }
@@ -180,10 +186,10 @@ impl Verdict {
     }
 }
 
-/// Runs the checks of a plan.
-pub(super) fn checked(plan: &PlanTree, checks: &Checks) -> Diagnostics {
+/// Checks a plan, and restricts it to dividing counts if it loses data at others only: the warning then says so.
+pub(super) fn restricted(plan: &mut PlanTree, checks: &Checks) -> std::result::Result<Option<Diagnostic>, Diagnostics> {
     let _working = Progress::spinner(&format!("checking {}", plan.name));
-    checks.run(plan)
+    checks.run_or_restrict(plan)
 }
 
 fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {

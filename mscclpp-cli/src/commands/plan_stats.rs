@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use mscclpp_core::check::{Checks, ReductionOrder, reduction_order};
+use mscclpp_core::check::{Checks, ReductionOrder, dividing_counts, reduction_order};
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::plan::stats::{Chunks, Stats};
 use mscclpp_core::types::ChannelKind;
 use serde_json::{Value, json};
 
-use super::check::{by_slug, checked, counts};
+use super::check::{by_slug, counts, restricted};
 use crate::args::StatsArgs;
 use crate::error::Result;
 use crate::output::{print, print_json};
@@ -22,16 +22,17 @@ use crate::{exit, source};
 /// # Errors
 /// Those of loading; failures of standard output.
 pub(crate) fn stats(args: &StatsArgs) -> Result<ExitCode> {
-    let plan = source::load(&args.source)?.warned();
+    let mut plan = source::load(&args.source)?.warned();
     let each = Stats::of_plan(&plan);
     let total = Stats::sum(&each);
-    let findings = checked(&plan, &Checks::default());
+    let findings = restricted(&mut plan, &Checks::default()).err().unwrap_or_default();
     let order = reduction_order(&plan);
     if args.json {
         print_json(&json!({
             "plan": plan.name,
             "collective": plan.collective.kind.name(),
             "checks": { "accepted": findings.is_empty(), "findings": counts(&findings) },
+            "dividing": plan.collective.dividing,
             "reduction_order": order.as_ref().map(order_value),
             "total": value(&total),
             "ranks": each.iter().map(value).collect::<Vec<_>>(),
@@ -156,6 +157,7 @@ fn text(
     }
     // The verdict of all checks, whatever checks were requested when the plan was built.
     let verdict = match findings.is_empty() {
+        true if plan.collective.dividing => format!("accepted for {}", dividing_counts(plan)),
         true => "accepted".to_owned(),
         false => format!("rejected, {}; `mscclpp check` reports the findings", by_slug(findings)),
     };

@@ -17,6 +17,7 @@ use mscclpp_exec::cpu::Options;
 use mscclpp_exec::{AccumType, Communicator, DataType, Message};
 use serde_json::{Value, json};
 
+use super::check::restricted;
 use super::runner::Ranks;
 use crate::args::{Backend, RunArgs, Sizes};
 use crate::bandwidth::bus_factor;
@@ -110,7 +111,7 @@ fn prepare<'a>(args: &RunArgs, comm: Option<&'a Communicator>) -> Result<(Bench<
     if let Some(comm) = comm.filter(|_| algorithms::find(&from.plan).is_some()) {
         from.build.ranks.get_or_insert(comm.num_ranks());
     }
-    let plan = source::load(&from)?.warned();
+    let mut plan = source::load(&from)?.warned();
     if let Some(comm) = comm.filter(|comm| comm.num_ranks() as usize != plan.ranks.len()) {
         let (expected, found) = (plan.ranks.len(), comm.num_ranks());
         return Err(Error::Usage(format!(
@@ -123,7 +124,7 @@ fn prepare<'a>(args: &RunArgs, comm: Option<&'a Communicator>) -> Result<(Bench<
             format!("plan `{}` does not reduce, so `--op {}` would have no effect; remove it", plan.name, op.name());
         return Err(Error::Usage(what));
     }
-    examine(&plan, args)?;
+    examine(&mut plan, args)?;
     let counts = counts.for_plan(&plan)?;
     Ok((Bench::new(&plan, args, &counts, comm)?, counts))
 }
@@ -147,17 +148,22 @@ fn refuse_launcher() -> Result<()> {
 }
 
 /// Checks a plan before it runs.
-fn examine(plan: &PlanTree, args: &RunArgs) -> Result<()> {
+fn examine(plan: &mut PlanTree, args: &RunArgs) -> Result<()> {
     if args.no_check {
         warn(format_args!("plan `{}` is run without checks", plan.name));
         return Ok(());
     }
-    let findings = {
-        let _working = Progress::spinner(&format!("checking {}", plan.name));
-        Checks { level: Level::Full, allow: args.allow.allow.clone() }.run(plan)
-    };
-    let what = format!("plan `{}` was not run: {} found; --no-check runs it without checks", plan.name, findings.len());
-    findings.into_result(()).map_err(|findings| Error::Findings { what, findings })
+    match restricted(plan, &Checks { level: Level::Full, allow: args.allow.allow.clone() }) {
+        Ok(warning) => {
+            warning.iter().for_each(warn);
+            Ok(())
+        }
+        Err(findings) => {
+            let found = findings.len();
+            let what = format!("plan `{}` was not run: {found} found; --no-check runs it without checks", plan.name);
+            Err(Error::Findings { what, findings })
+        }
+    }
 }
 
 /// Sizes in elements, before they are rounded for the plan.

@@ -65,6 +65,7 @@ impl Collective {
             chunk_factor: narrow(chunk_factor),
             in_place: self.in_place,
             root: self.root,
+            dividing: false,
         };
         (collective, narrow(scale))
     }

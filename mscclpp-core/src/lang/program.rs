@@ -24,6 +24,7 @@ impl MscclppProgram {
     pub fn new(name: impl Into<String>, collective: Collective, num_ranks: u32, instances: u32) -> Self {
         let mut spec = AlgoSpec::new(name, collective.kind, num_ranks);
         spec.instances = instances;
+        spec.buffer_alignment = 16;
         Self { spec, collective }
     }
 

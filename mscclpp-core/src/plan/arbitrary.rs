@@ -123,11 +123,13 @@ fn collective() -> impl Strategy<Value = Collective> {
             CollectiveKind::Test { input, output },
         ][which]
     });
-    (kind, number(), any::<bool>(), number()).prop_map(|(kind, chunk_factor, in_place, root)| Collective {
+    let flags = (any::<bool>(), any::<bool>());
+    (kind, number(), flags, number()).prop_map(|(kind, chunk_factor, (in_place, dividing), root)| Collective {
         kind,
         chunk_factor,
         in_place,
         root,
+        dividing,
     })
 }
 

@@ -17,7 +17,7 @@ impl Error {
             Self::RankCountMismatch { .. } => Code::WrongNumberOfRanks,
             Self::InvalidPlan { .. } | Self::CrossNodeAccess { .. } => Code::MalformedPlan,
             Self::MessageSize { .. } => Code::MessageOutOfRange,
-            Self::IndivisibleCount { .. } => Code::IndivisibleCount,
+            Self::IndivisibleCount { .. } | Self::NotDividing { .. } => Code::IndivisibleCount,
             Self::TooLarge { .. } => Code::MessageTooLarge,
             Self::FixedReduction { .. } => Code::FixedReduction,
             Self::UnsupportedAccumulator { .. } => Code::NoSuchReduction,
@@ -89,6 +89,10 @@ impl Error {
             Self::IndivisibleCount { count, num_ranks: ranks, .. } => {
                 let next = count.checked_next_multiple_of(u64::from(*ranks)).unwrap_or(0);
                 format!("use {next} elements, the next multiple of {ranks}")
+            }
+            Self::NotDividing { count, multiple } => {
+                let next = count.checked_next_multiple_of(*multiple).unwrap_or(0);
+                format!("use {next} elements, the next multiple of {multiple}, or another plan")
             }
             Self::FixedReduction { fixed, .. } => {
                 format!(

@@ -96,6 +96,14 @@ pub enum Error {
         /// Number of ranks.
         num_ranks: u32,
     },
+    /// The plan takes dividing counts only, and the count is not one.
+    #[error("expected a multiple of {multiple} elements for a plan that takes dividing counts only, found {count}")]
+    NotDividing {
+        /// Elements of the larger buffer.
+        count: u64,
+        /// Elements of all chunks of one alignment unit each.
+        multiple: u64,
+    },
     /// The message exceeds the address space.
     #[error("{count} elements of {dtype} exceed the address space")]
     TooLarge {

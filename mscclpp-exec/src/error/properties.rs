@@ -17,6 +17,7 @@ impl Error {
             Self::RankCountMismatch { .. }
             | Self::MessageSize { .. }
             | Self::IndivisibleCount { .. }
+            | Self::NotDividing { .. }
             | Self::TooLarge { .. }
             | Self::FixedReduction { .. }
             | Self::UnsupportedAccumulator { .. }

@@ -19,6 +19,7 @@ use mscclpp_core::types::ReduceOp;
 
 use super::choice::Config;
 use super::constraints::{Constraints, Rejection, check_buffer_mode, machine};
+use super::dividing;
 use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::order::OrderPolicy;
@@ -288,6 +289,10 @@ impl Algorithm {
             Source::Builtin(built_in) if !built_in.supports(request.num_ranks, request.ranks_per_node) => {
                 Err(Rejection::Nodes { expected: built_in.requirement(), found: machine(request) })
             }
+            Source::OnDemand(embedded) => {
+                let spec = embedded.spec(request.num_ranks, &defaults(embedded));
+                if spec.collective.dividing { dividing::check_spec(&spec, request) } else { Ok(()) }
+            }
             Source::Plans(plans) => suitable(plans, request).map(drop),
             _ => Ok(()),
         }
@@ -491,10 +496,13 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
     if !expected.contains(&request.bytes) {
         return Err((4, Rejection::Bytes { expected, found: request.bytes }));
     }
+    if collective.dividing {
+        dividing::check_plan(plan, request).map_err(|rejection| (5, rejection))?;
+    }
     if let (Some(ops), Some(found)) = (ops, request.op)
         && !ops.contains(&found)
     {
-        return Err((5, Rejection::Op { found }));
+        return Err((6, Rejection::Op { found }));
     }
     Ok(())
 }

@@ -92,6 +92,13 @@ pub enum Rejection {
         /// The request's.
         found: u64,
     },
+    /// The plan takes dividing counts only.
+    NotDividing {
+        /// Of which it takes multiples, in elements.
+        multiple: u64,
+        /// The request's elements.
+        found: u64,
+    },
     /// The data type is not supported.
     DataType {
         /// The request's.
@@ -233,6 +240,9 @@ impl fmt::Display for Rejection {
                 (least, u64::MAX) => write!(f, "requires at least {}, found {}", Bytes(least), Bytes(*found)),
                 (least, most) => write!(f, "requires {} to {}, found {}", Bytes(least), Bytes(most), Bytes(*found)),
             },
+            Self::NotDividing { multiple, found } => {
+                write!(f, "takes dividing counts only: requires a multiple of {multiple} elements, found {found}")
+            }
             Self::DataType { found } => write!(f, "does not support {found}"),
             Self::Op { found } => write!(f, "does not support reduction {found}"),
             Self::Alignment { expected, found } => {

@@ -7,6 +7,7 @@
 mod algorithm;
 mod choice;
 mod constraints;
+mod dividing;
 mod error;
 mod explain;
 mod limits;

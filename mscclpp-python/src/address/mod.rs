@@ -41,6 +41,7 @@ fn of_call(collective: &str, error: Error) -> Failure {
         | Error::NoPlan { .. }
         | Error::MessageSize { .. }
         | Error::IndivisibleCount { .. }
+        | Error::NotDividing { .. }
         | Error::FixedReduction { .. }
         | Error::NotCoResident { .. } => Failure::of_kind("unsupported", collective, error.to_string()),
         error => error.into(),

@@ -55,7 +55,8 @@ fn header(plan: &PlanTree, out: &mut [u8]) {
         FLAGS,
         &[flag(collective.in_place, IN_PLACE)
             | flag(plan.reuse_resources, REUSE_RESOURCES)
-            | flag(plan.double_scratch, DOUBLE_SCRATCH)],
+            | flag(plan.double_scratch, DOUBLE_SCRATCH)
+            | flag(collective.dividing, DIVIDING)],
     );
     put(out, KIND_INPUT, &input.to_le_bytes());
     put(out, KIND_OUTPUT, &output.to_le_bytes());

@@ -63,6 +63,7 @@ pub(super) const HEADER: usize = 112;
 pub(super) const IN_PLACE: u8 = 1;
 pub(super) const REUSE_RESOURCES: u8 = 2;
 pub(super) const DOUBLE_SCRATCH: u8 = 4;
+pub(super) const DIVIDING: u8 = 8;
 
 /// Number of zero bytes after the last section.
 pub(super) const PADDING: usize = 7;

@@ -59,6 +59,7 @@ struct File {
     ranks_per_node: Option<u32>,
     tags: BTreeMap<String, i64>,
     expectations: Vec<RawExpectation>,
+    dividing: bool,
 }
 
 impl Fields for File {
@@ -79,6 +80,7 @@ impl Fields for File {
         "ranks_per_node",
         "tags",
         "expectations",
+        "dividing",
     ];
 
     fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
@@ -103,7 +105,8 @@ impl Fields for File {
             12 => cx.read(&mut self.chunk_factor)?,
             13 => cx.read(&mut self.ranks_per_node)?,
             14 => cx.read(&mut self.tags)?,
-            _ => cx.read(&mut self.expectations)?,
+            15 => cx.read(&mut self.expectations)?,
+            _ => cx.read(&mut self.dividing)?,
         }
         Ok(())
     }
@@ -130,6 +133,7 @@ impl Read for File {
             ranks_per_node: None,
             tags: BTreeMap::new(),
             expectations: Vec::new(),
+            dividing: false,
         }
     }
 
@@ -174,6 +178,7 @@ impl File {
                 chunk_factor: self.chunk_factor.unwrap_or(collective.chunk_factor),
                 in_place: self.in_place,
                 root: self.root,
+                dividing: self.dividing,
                 ..collective
             },
             protocol: self.protocol,

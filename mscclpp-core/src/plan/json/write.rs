@@ -57,6 +57,9 @@ impl Serialize for File<'_> {
         if !plan.expectations.is_empty() {
             map.serialize_entry("expectations", &list(&plan.expectations, |_, expectation| Expected(expectation)))?;
         }
+        if collective.dividing {
+            map.serialize_entry("dividing", &true)?;
+        }
         map.end()
     }
 }

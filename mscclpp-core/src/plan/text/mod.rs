@@ -46,7 +46,7 @@
 //!             | "ranks" n | "ranks_per_node" n | "chunk_factor" n | "root" n
 //!             | "protocol" ("Simple" | "LL") | "threads_per_block" n | "buffer_alignment" n
 //!             | "min_message_size" n | "max_message_size" n                         bytes, inclusive
-//!             | "in_place" | "double_scratch" | "reuse_resources"
+//!             | "in_place" | "double_scratch" | "reuse_resources" | "dividing"
 //!             | "tag" name "=" ["-"] n
 //!             | "expect" "rank" n "output" range "=" ["rank" n "input" range { "+" "rank" n "input" range }]
 //! rank        = "rank" n "(" "input" n "," "output" n "," "scratch" n ")" "{" {table} {block} "}"
@@ -70,7 +70,8 @@
 //!
 //! Destinations are left of `<-`, sources right of it, each in the order of `docs/plan-format.md`, which lists what each
 //! kind of operation has. Defaults of the header: `ranks_per_node` is the number of ranks, `chunk_factor` 1, `root` 0,
-//! `protocol Simple`, `threads_per_block` 1024, `buffer_alignment` 16, messages of any size, no flag. `plan`, `collective` and
+//! `protocol Simple`, `threads_per_block` 1024, `buffer_alignment` 16 (1 for
+//! `custom`), messages of any size, no flag. `plan`, `collective` and
 //! `ranks` have none.
 //!
 //! # Tables

@@ -67,7 +67,7 @@ struct Header<'a> {
 /// The words with which a line of the header may begin.
 const KEYS: &str = "`rank`, or a line of the header: `plan`, `collective`, `ranks`, `ranks_per_node`, `chunk_factor`, `root`, \
     `protocol`, `threads_per_block`, `buffer_alignment`, `min_message_size`, `max_message_size`, `in_place`, \
-    `double_scratch`, `reuse_resources`, `tag` or `expect`";
+    `double_scratch`, `reuse_resources`, `dividing`, `tag` or `expect`";
 
 impl<'a> Header<'a> {
     fn line(&mut self, lexer: &mut Lexer<'a>, locations: &mut Locations) -> Result<(), TextError> {
@@ -88,7 +88,7 @@ impl<'a> Header<'a> {
                 self.sizes.insert(key, lexer.number("a size in bytes")?);
             }
             "protocol" => self.protocol = lexer.expect_named("`Simple` or `LL`", protocol)?,
-            "in_place" | "double_scratch" | "reuse_resources" => {}
+            "in_place" | "double_scratch" | "reuse_resources" | "dividing" => {}
             "tag" => {
                 let at = lexer.position();
                 let name = lexer.name("the tag's name")?;
@@ -122,12 +122,13 @@ impl<'a> Header<'a> {
                 chunk_factor: number("chunk_factor", 1),
                 in_place: self.seen.contains("in_place"),
                 root: number("root", 0),
+                dividing: self.seen.contains("dividing"),
             },
             protocol: self.protocol,
             reuse_resources: self.seen.contains("reuse_resources"),
             threads_per_block: number("threads_per_block", 1024),
             double_scratch: self.seen.contains("double_scratch"),
-            buffer_alignment: number("buffer_alignment", 16),
+            buffer_alignment: number("buffer_alignment", kind.default_alignment()),
             min_message_size: self.sizes.get("min_message_size").copied().unwrap_or(0),
             max_message_size: self.sizes.get("max_message_size").copied().unwrap_or(u64::MAX),
             ranks_per_node: number("ranks_per_node", ranks),

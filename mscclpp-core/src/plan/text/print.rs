@@ -77,8 +77,13 @@ fn header(plan: &PlanTree, f: &mut Formatter<'_>) -> fmt::Result {
     if plan.max_message_size != u64::MAX {
         writeln!(f, "max_message_size {}", plan.max_message_size)?;
     }
-    let flags = [collective.in_place, plan.double_scratch, plan.reuse_resources];
-    for (flag, _) in ["in_place", "double_scratch", "reuse_resources"].iter().zip(flags).filter(|(_, set)| *set) {
+    let flags = [
+        ("in_place", collective.in_place),
+        ("double_scratch", plan.double_scratch),
+        ("reuse_resources", plan.reuse_resources),
+        ("dividing", collective.dividing),
+    ];
+    for (flag, _) in flags.iter().filter(|(_, set)| *set) {
         writeln!(f, "{flag}")?;
     }
     for (key, value) in &plan.tags {
