@@ -13,6 +13,7 @@ use mscclpp_core::check::check;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{Plan, raw::PlanTree};
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{DataType, Message};
@@ -114,8 +115,10 @@ fn routed_plans_are_accepted_iff_right_at_every_count() {
         }
         // Every finding names a count at which data is lost. The least of all is that of the operation that loses most.
         let named: Vec<u64> = found.iter().filter_map(|finding| least_count(&finding.message)).collect();
+        // Not every minimum changes where an operand is lost.
         let is_wrong = |count: &u64| wrong.contains(&(*count, 4));
-        assert!(named.iter().all(is_wrong), "{named:?} of {wrong:?}: {}", text());
+        let is_sum = tree.reductions().iter().all(|op| *op == ReduceOp::Sum);
+        assert!(!is_sum || named.iter().all(is_wrong), "{named:?} of {wrong:?}: {}", text());
         let least = wrong.iter().find(|(_, size)| *size == 4).map(|(count, _)| *count);
         tally.least_named += u64::from(!named.is_empty() && named.into_iter().min() == least);
     }
