@@ -66,7 +66,12 @@ impl Counts {
         let plan = view.plan;
         let (parts, chunks) = parts(plan);
         let alignment = u64::from(plan.buffer_alignment.max(1));
-        let messages = plan.min_message_size..=plan.max_message_size;
+        // The size of a message is that of the input, and in an all-gather that of the output.
+        let is_largest = plan.ranks.iter().all(|rank| rank.input_chunks >= rank.output_chunks);
+        let messages = match plan.collective.kind {
+            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } if !is_largest => 0..=u64::MAX,
+            _ => plan.min_message_size..=plan.max_message_size,
+        };
         let mut counts = Self { parts, chunks, alignment, packets, messages, greatest: None };
         if chunks < 2 || plan.collective.dividing {
             return None;
@@ -168,7 +173,7 @@ impl fmt::Display for LeastCounts {
         let name = |count: u64| if count == 1 { "element" } else { "elements" };
         let Some(first) = self.0.first() else { return f.write_str("counts that do not divide evenly") };
         write!(f, "{} {}", first.elements, name(first.elements))?;
-        if self.0.iter().all(|count| count.elements == first.elements) {
+        if self.0.len() == ELEMENT_SIZES.len() && self.0.iter().all(|count| count.elements == first.elements) {
             return Ok(());
         }
         write!(f, " of {} bytes", first.size)?;
