@@ -1,6 +1,7 @@
 //! What errors say of a rank that does not make a call: they name the call of the program, at its line, and never a call that this
 //! library makes for it, such as those that connect the ranks.
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use crate::common::ranks::on_comms;
 
 /// Returns the error of rank 0 in a call that rank 1 does not make, after a call of both if `is_connected`.
 fn error(is_connected: bool, call: impl Fn(&Communicator) -> Result<(), Error> + Sync) -> String {
-    let options = Options::default().timeout(Duration::from_millis(300));
-    let comms = Communicator::local_with_options(2, options).expect("a communicator");
+    // A call of both ranks has to end within it.
+    let timeout = Duration::from_millis(if is_connected { 2_000 } else { 300 });
+    let comms = Communicator::local_with_options(2, Options::default().timeout(timeout)).expect("a communicator");
     let errors = on_comms(comms, |comm| {
         if is_connected {
             comm.all_reduce_in_place(&mut [1_u32; 3], ReduceOp::Sum).expect("both ranks call");
@@ -56,12 +58,11 @@ fn late_call_of_a_new_size_is_that_of_the_program_after_the_last_one() {
 fn late_first_transfer_is_that_of_the_program() {
     let options = Options::default().timeout(Duration::from_millis(300));
     let comms = Communicator::local_with_options(2, options).expect("a communicator");
-    let texts = on_comms(comms, |comm| match comm.rank() {
-        0 => comm.recv(&mut [0_u8; 4], 1).expect_err("rank 1 sends nothing").to_string(),
-        _ => {
-            thread::sleep(Duration::from_millis(600));
-            String::new()
-        }
+    let end = Barrier::new(2);
+    let texts = on_comms(comms, |comm| {
+        let made = if comm.rank() == 0 { comm.recv(&mut [0_u8; 4], 1) } else { Ok(()) };
+        end.wait();
+        made.err().map_or_else(String::new, |error| error.to_string())
     });
     check(
         &texts[0],
