@@ -264,7 +264,7 @@ impl Routes {
             (_, 0) => op(OpKind::Get, &[src], &[dst]).memory().ids(&[from.rank - 1]),
             _ => {
                 let slot = self.slot();
-                (1..len).for_each(|_| drop(self.slot()));
+                (1..len).for_each(|_| _ = self.slot());
                 self.copy(from, slot, len, divided);
                 return self.copy(slot, to, len, false);
             }
