@@ -42,7 +42,8 @@ extern "C" fn sim_stop() {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sim_wait(polls: *const SimPoll, count: u32) {
     let grids = current();
-    if count == 0 || grids.blocked {
+    // Threads that wait for the host or another process poll, since they read the host's abort flags only after many polls.
+    if count == 0 || grids.blocked || grids.idle.is_some() {
         return suspend(Stop::Waiting);
     }
     // SAFETY: given.

@@ -238,7 +238,9 @@ impl Grids {
             sim.waits.set(0);
             return false;
         }
-        let slowness = if self.options.slow.is_some() { u64::from(SLOWNESS) } else { 1 };
+        // Once all have slept, it is known that none can make progress.
+        let may_be_slow = self.options.slow.is_some() && self.idle.is_none();
+        let slowness = if may_be_slow { u64::from(SLOWNESS) } else { 1 };
         waiting == 0 && (all_sleep || sim.waits.get() > TURNS * slowness * self.ready.len() as u64 + 64)
     }
 
