@@ -207,7 +207,8 @@ fn plan_file_is_measured() {
 fn plan_without_given_ranks_is_measured_on_its_own() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("plan.json").to_str().expect("UTF-8").to_owned();
-    for (words, ranks) in [("allreduce_ring --ranks 3", 3), ("allgather_hierarchical --ranks 4 --ranks-per-node 2", 4)] {
+    for (words, ranks) in [("allreduce_ring --ranks 3", 3), ("allgather_hierarchical --ranks 4 --ranks-per-node 2", 4)]
+    {
         let export = ["plan", "export", "-o", &path].into_iter().chain(words.split(' '));
         mscclpp(export).succeeds();
         let run = mscclpp(["bench", "--plan", &path, "--end", "1K", "-n", "1", "--json"]).succeeds();

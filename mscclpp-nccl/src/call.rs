@@ -114,9 +114,11 @@ impl Call {
         })
     }
 
-    /// Starts the call's events, if a plugin profiles the communicator. The real NCCL sends those of forwarded calls.
+    /// Starts the call's events, if a plugin profiles the communicator. The real NCCL sends those of forwarded calls; a call of no elements,
+    /// which launches nothing, has none.
     pub(crate) fn profile(&mut self) {
-        let profiler = if self.is_forwarded { None } else { self.comm.profiler() };
+        let is_recorded = !self.is_forwarded && self.arguments.count > 0;
+        let profiler = if is_recorded { self.comm.profiler() } else { None };
         self.trace = profiler.map(|profiler| {
             let Arguments { send, recv, count, dtype, .. } = self.arguments;
             let (send, recv, stream) = (send as usize, recv as usize, self.stream_handle);

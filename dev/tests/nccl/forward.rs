@@ -125,6 +125,7 @@ fn all() -> Result<(), String> {
                 "ncclRedOpCreatePreMulSum comm 1 type 2 scalar 3",
                 "ncclAllReduce comm 1 count 3000 with 77",
                 "ncclRedOpDestroy comm 1 op 77",
+                "ncclAllReduce comm 1 count 0 with 0",
                 "ncclCommFinalize comm 1",
                 "ncclCommDestroy comm 1",
             ],

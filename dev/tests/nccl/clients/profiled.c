@@ -27,7 +27,7 @@ static void calls(ncclComm_t comm, stream_t stream) {
   OK(ncclBroadcast, ROOTED, send, recv, n, kInt32, 1, comm, stream);
   OK(ncclAllGather, COLLECTIVE, send, recv, n, kInt32, comm, stream);
   OK(ncclGather, ROOTED, send, recv, n, kInt32, 0, comm, stream);
-  // No elements: no call.
+  // No elements: no event.
   OK(ncclAllReduce, REDUCTION, send, recv, 0, kInt32, kSum, comm, stream);
   synchronize(stream);
   int other = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
