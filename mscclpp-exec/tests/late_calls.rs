@@ -66,6 +66,9 @@ fn late_first_transfer_is_that_of_the_program() {
     });
     check(
         &texts[0],
-        &["recv of rank 0 with rank 1", "did not enter recv from rank 1 at mscclpp-exec/tests/late_calls.rs:"],
+        &[
+            "recv of rank 0 with rank 1",
+            "did not enter transfer of 4 u8 from rank 1 at mscclpp-exec/tests/late_calls.rs:",
+        ],
     );
 }

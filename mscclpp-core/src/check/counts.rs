@@ -194,7 +194,7 @@ mod tests {
     /// Returns the thresholds of a part of some length, offset by offset.
     fn thresholds(counts: &Counts, length: u64, size: u64) -> Vec<u32> {
         let mut unit = counts.alignment;
-        while unit % size != 0 || counts.packets && unit % 8 != 0 {
+        while !unit.is_multiple_of(size) || counts.packets && !unit.is_multiple_of(8) {
             unit += counts.alignment;
         }
         let chunks = u64::from(counts.chunks);

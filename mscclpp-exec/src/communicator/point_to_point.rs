@@ -134,10 +134,6 @@ impl Communicator {
         self.wait_for_started();
         let _place = place::enter(Location::caller());
         let pair = self.pair(peer, sequence)?;
-        // The first transfer connects the two ranks.
-        let is_first = pair.inner.executor.get().is_none();
-        let end = if call == "recv" { "from" } else { "to" };
-        let _part = is_first.then(|| place::enter_call(|| format!("{call} {end} rank {peer}")));
         run(&pair).map_err(|source| self.failed_transfer(call, peer, sequence, source))
     }
 

@@ -33,7 +33,7 @@ fn counts_that_do_not_divide_are_an_error() {
             run.launch_buffers(&mut buffers).expect("it ends");
             assert!(verifier.check(&buffers).is_correct(), "{count}");
         } else {
-            let error = prepared.err().expect("an error");
+            let error = prepared.expect_err("an error");
             assert!(matches!(error, Error::NotDividing { multiple: 8, .. }), "{count}: {error}");
             assert_eq!(error.code(), Code::IndivisibleCount);
         }

@@ -271,7 +271,7 @@ impl Routes {
         };
         if !divided {
             self.add(copy);
-        } else if self.ops.len() % 2 == 0 {
+        } else if self.ops.len().is_multiple_of(2) {
             (0..2).for_each(|slice| self.add(copy.clone().part(slice, 2)));
         } else {
             self.add(pipeline(32, len, vec![copy]));

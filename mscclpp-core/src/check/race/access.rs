@@ -116,7 +116,7 @@ impl RaceDetector<'_, '_> {
                 if is_ordered(old, &access, epoch, visible) || packets && element_is_ordered(old) {
                     fine_write = write;
                 // Of the same write, neighboring packets may not have been found.
-                } else if race.is_none() && !full && !has_arrived() && !(packets && self.follows(old, &access, atom)) {
+                } else if !(race.is_some() || full || has_arrived() || packets && self.follows(old, &access, atom)) {
                     let known = if is_over(old) {
                         Known::Over
                     } else if self.is_flushed(old, state.clock, away) {
