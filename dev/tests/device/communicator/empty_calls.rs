@@ -82,6 +82,8 @@ pub(super) fn calls_without_elements_are_compared(seed: u64) -> Result<(), Faile
                 let made = first.and_then(|()| make(&on, rank, &mut memory, call, LEN)).and_then(|()| on.synchronize());
                 match made {
                     Ok(()) if lens[0] == lens[1] => Ok(()),
+                    // A short send is buffered: its rank may be done before the receiver compares.
+                    Ok(()) if call.starts_with("transfer") && rank == 0 => Ok(()),
                     Err(error) if lens[0] != lens[1] && error.kind() == ErrorKind::Mismatch => Ok(()),
                     other => Err(format!("{other:?}").into()),
                 }

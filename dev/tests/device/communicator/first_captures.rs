@@ -273,15 +273,13 @@ pub(super) fn wait_in_capture_is_rejected(seed: u64) -> Result<(), Failed> {
     })
 }
 
-/// Algorithms and their configurations are set before each call, of which captured ones need no preparation or all of it, on streams
-/// of other code: what earlier calls have prepared is not freed in a capture.
+/// Algorithms and their configurations are set before each call, of which captured ones need no preparation or all of it:
+/// what earlier calls have prepared is not freed in a capture.
 pub(super) fn algorithms_are_set_in_captures(seed: u64) -> Result<(), Failed> {
     let drivers = machine(machine_options(seed, 0, false), 2)?;
     let device = |rank: u32| Ok(Device::with_driver(drivers[rank as usize].clone()));
     let run = |comm: &Communicator, device: &Device| -> Result<(), Failed> {
-        let handle = drivers[comm.rank() as usize].create_stream()?;
-        // SAFETY: a stream of the device, which exists longer than its use here.
-        let stream = unsafe { Stream::from_raw(device, handle.0) };
+        let stream = device.stream()?;
         let make = |name: &str, blocks: Option<u32>, memory: &mut DeviceVec<u32>| -> Result<(), Error> {
             let choice = Choice { config: Config { blocks, threads: None }, ..Choice::named(name) };
             comm.force_algorithm(Some((CollectiveKind::AllReduce, choice)))?;
