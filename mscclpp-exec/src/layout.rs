@@ -23,7 +23,7 @@
 use mscclpp_core::collective::{Collective, CollectiveKind};
 
 use crate::error::Error;
-use crate::message::Message;
+use crate::message::{Message, alignment_unit};
 
 /// Properties of a plan that determine the layout.
 #[derive(Clone, Copy, Debug)]
@@ -124,20 +124,18 @@ impl Layout {
         let size = message.dtype.size() as u64;
         let too_large = || Error::TooLarge { count: message.count, dtype: message.dtype };
         let (input, output) = part_chunks(shape)?;
-        let unit = lcm(u64::from(shape.alignment), size).and_then(|u| lcm(u, if shape.packets { 8 } else { 1 }));
-        let unit = unit.ok_or_else(too_large)?;
+        let unit = alignment_unit(shape.alignment, shape.packets, message.dtype).ok_or_else(too_large)?;
         let (input_count, output_count) = elements(shape, message.count)?;
         let bytes = message.count.checked_mul(size).filter(|&bytes| bytes <= MOST).ok_or_else(too_large)?;
         // The larger buffer determines the stride. For collectives with parts both have the same bytes per chunk
         // anyway.
         let (parts, chunks) = if input.chunks() >= output.chunks() { input.rule() } else { output.rule() };
         let stride = (bytes / parts).div_ceil(chunks).checked_next_multiple_of(unit).ok_or_else(too_large)?;
-        if shape.collective.dividing
-            && stride.checked_mul(chunks).and_then(|part| part.checked_mul(parts)) != Some(bytes)
-        {
-            let multiple =
-                chunks.checked_mul(parts).and_then(|all| all.checked_mul(unit / size)).ok_or_else(too_large)?;
-            return Err(Error::NotDividing { count: message.count, multiple });
+        if shape.collective.dividing {
+            let all = chunks.checked_mul(parts).and_then(|all| all.checked_mul(unit / size)).ok_or_else(too_large)?;
+            if !message.count.is_multiple_of(all) {
+                return Err(Error::NotDividing { count: message.count, multiple: all });
+            }
         }
         let view = |side: Side, count: u64| {
             let bytes = count.checked_mul(size)?;
@@ -260,14 +258,6 @@ fn elements(shape: &Shape, count: u64) -> Result<(u64, u64), Error> {
         ReduceScatter => (count, count / ranks),
         _ => (count, count),
     })
-}
-
-fn lcm(a: u64, b: u64) -> Option<u64> {
-    let (mut x, mut y) = (a.max(1), b.max(1));
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
-    (a.max(1) / x).checked_mul(b.max(1))
 }
 
 #[cfg(test)]

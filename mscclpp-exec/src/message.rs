@@ -87,3 +87,17 @@ impl Message {
         self.count.checked_mul(self.dtype.size() as u64)
     }
 }
+
+/// Returns the bytes of which every chunk of a message has a multiple: whole alignment units of a plan, whole elements and, in plans with
+/// packets, whole packets; `None` if they exceed 64 bits.
+pub(crate) fn alignment_unit(alignment: u32, packets: bool, dtype: DataType) -> Option<u64> {
+    lcm(lcm(u64::from(alignment), dtype.size() as u64)?, if packets { 8 } else { 1 })
+}
+
+fn lcm(a: u64, b: u64) -> Option<u64> {
+    let (mut x, mut y) = (a.max(1), b.max(1));
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a.max(1) / x).checked_mul(b.max(1))
+}

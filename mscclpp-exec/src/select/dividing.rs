@@ -6,43 +6,32 @@ use mscclpp_core::types::{BufferKind, Protocol};
 
 use super::constraints::Rejection;
 use super::request::Request;
-use crate::error::Error;
-use crate::layout::{Layout, Shape};
-use crate::message::Message;
+use crate::message::alignment_unit;
 
-/// Checks that a plan takes the count of a request.
+/// Checks that a plan that takes dividing counts only takes the count of a request.
 pub(super) fn check_plan(plan: &Plan, request: &Request) -> Result<(), Rejection> {
-    let most = |buffer| plan.ranks().map(|rank| rank.chunks(buffer)).max().unwrap_or(0);
-    check(request, || Shape {
-        collective: plan.collective(),
-        ranks: plan.num_ranks(),
-        input: most(BufferKind::Input),
-        output: most(BufferKind::Output),
-        scratch: 0,
-        alignment: plan.buffer_alignment().max(1),
-        packets: plan.protocol() == Protocol::LL,
-    })
+    if !plan.collective().dividing {
+        return Ok(());
+    }
+    let chunks =
+        plan.ranks().flat_map(|rank| [BufferKind::Input, BufferKind::Output].map(|buffer| rank.chunks(buffer)));
+    check(request, chunks.max().unwrap_or(0), plan.buffer_alignment(), plan.protocol())
 }
 
-/// Checks that the plans of a specification take the count of a request.
+/// Checks that the plans of a specification, which take dividing counts only, take the count of a request.
 pub(super) fn check_spec(spec: &AlgoSpec, request: &Request) -> Result<(), Rejection> {
     let (input, output) = spec.collective.chunks(request.num_ranks).unwrap_or((1, 1));
-    check(request, || Shape {
-        collective: spec.collective,
-        ranks: request.num_ranks,
-        input: input.saturating_mul(spec.instances),
-        output: output.saturating_mul(spec.instances),
-        scratch: 0,
-        alignment: spec.buffer_alignment.max(1),
-        packets: spec.protocol == Protocol::LL,
-    })
+    check(request, input.max(output).saturating_mul(spec.instances), spec.buffer_alignment, spec.protocol)
 }
 
-fn check(request: &Request, shape: impl FnOnce() -> Shape) -> Result<(), Rejection> {
-    let message = Message::new(request.dtype, request.bytes / request.dtype.size() as u64);
-    match Layout::new(&shape(), &message) {
-        Err(Error::NotDividing { count, multiple }) => Err(Rejection::NotDividing { multiple, found: count }),
-        // Other errors are those of the launch.
-        _ => Ok(()),
+/// `chunks`: those of the larger buffer.
+fn check(request: &Request, chunks: u32, alignment: u32, protocol: Protocol) -> Result<(), Rejection> {
+    let size = request.dtype.size() as u64;
+    let unit = alignment_unit(alignment.max(1), protocol == Protocol::LL, request.dtype);
+    // A message that exceeds the address space is an error of the launch.
+    let multiple = unit.and_then(|unit| u64::from(chunks).checked_mul(unit / size)).unwrap_or(1);
+    match request.bytes / size {
+        found if found.is_multiple_of(multiple) => Ok(()),
+        found => Err(Rejection::NotDividing { multiple, found }),
     }
 }

