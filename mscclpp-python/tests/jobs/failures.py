@@ -78,9 +78,12 @@ def killed_in_a_transfer():
     start()
     if RANK == FIRST:
         dist.send(torch.ones(3), 0)
+        # A send is buffered, and what is in the buffer ends with the process.
+        dist.recv(torch.ones(3), 0)
         os.kill(os.getpid(), signal.SIGKILL)
     if RANK == 0:
         dist.recv(torch.ones(3), FIRST)
+        dist.send(torch.ones(3), FIRST)
         error = fails(lambda: dist.recv(torch.ones(3), FIRST))
         assert error.root_cause == FIRST and error.lost == (FIRST,), vars(error)
         assert f"rank {FIRST} (pid" in error.reason and "rank 1" not in f"{error.reason} {error}", error
