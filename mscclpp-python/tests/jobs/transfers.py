@@ -161,7 +161,7 @@ def receive_into_a_tensor_of_another_size_names_both_sizes():
         try:
             dist.recv(torch.ones(5), 0, tag=9)
         except mscclpp_rs.MismatchError as error:
-            assert "expected 20 bytes from rank 0" in str(error) and "found 16" in str(error), error
+            assert "expected 20 bytes (5 f32) from rank 0" in str(error) and "found 16 bytes (4 f32)" in str(error), error
         else:
             raise AssertionError("expected an exception")
     if RANK == 0:
