@@ -32,7 +32,7 @@ MSCCLPP_TRANSPORT=${TRANSPORT:-ucx}
 UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
 UCX_NET_DEVICES=${UCX_NET_DEVICES:-lo}
 export MSCCLPP_UCX MSCCLPP_TRANSPORT UCX_LOG_LEVEL UCX_NET_DEVICES
-readonly test=transport::tests::bandwidth::engine_moves_memory_to_that_of_another_process
+readonly test=process::wire::bandwidth::engine_moves_memory_to_that_of_another_process
 program=${TEST_PROGRAM:-$(cargo test --quiet --profile dist -p mscclpp-exec --lib --no-run --message-format json |
     sed -n 's/.*"name":"mscclpp_exec".*"executable":"\([^"]*\)".*/\1/p')}
 rounds=${ROUNDS:-3}

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::corpus::{Named, faulty, fragments, reference, size};
 use mscclpp_core::check::check;
 use mscclpp_exec::Error;
-use mscclpp_exec::validate::{
+use mscclpp_validate::{
     DeviceLaunch, ExecutorForm, ProcessLaunch, Sharing, ValidationError, validate_devices, validate_form,
     validate_processes,
 };

@@ -201,7 +201,7 @@ pub(crate) enum Error {
     Signals(io::Error),
     /// A dump that cannot be read.
     #[error(transparent)]
-    Dump(#[from] mscclpp_exec::flight_recorder::DumpError),
+    Dump(#[from] mscclpp_communicator::flight_recorder::DumpError),
     /// A failed collective call, or ranks that failed to join.
     #[error(transparent)]
     Call(Box<mscclpp_exec::Error>),

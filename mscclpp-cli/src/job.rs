@@ -1,6 +1,6 @@
 //! Runs a function on every rank: of this process, or of the job that a launcher started.
 
-use mscclpp_exec::Communicator;
+use mscclpp_communicator::Communicator;
 use mscclpp_exec::error::ErrorKind;
 
 use crate::error::{Error, Result};

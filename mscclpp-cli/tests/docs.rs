@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::common::outside;
 use crate::common::plans::{stalling, text};
-use mscclpp_exec::select::CALLS;
+use mscclpp_select::CALLS;
 
 /// The page.
 fn page() -> PathBuf {

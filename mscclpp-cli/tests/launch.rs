@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{BINARY, mscclpp};
+use mscclpp_communicator::Communicator;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::Communicator;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// `mscclpp launch` of a shell script.

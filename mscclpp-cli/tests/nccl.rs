@@ -5,7 +5,7 @@ use std::process::Command;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Format;
 use mscclpp_exec::DataType;
-use mscclpp_exec::select::{Registry, Request};
+use mscclpp_select::{Registry, Request};
 use serde_json::Value;
 
 use crate::common::BINARY;

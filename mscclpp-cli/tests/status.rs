@@ -8,8 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::BINARY;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::Communicator;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -1,10 +1,11 @@
-//! The core of mscclpp: authoring API, program trace, lowering passes, checks and plan formats.
+//! The core of mscclpp: authoring API, program trace and lowering passes, over its plans (`mscclpp-plan`) and checks (`mscclpp-check`).
 //!
 //! ```
 //! use mscclpp_core::check::check;
 //! use mscclpp_core::collective::CollectiveKind;
 //! use mscclpp_core::plan::json::{self, Style};
-//! use mscclpp_core::{compile, plan::Plan, spec::AlgoSpec};
+//! use mscclpp_core::plan::{LoadPlan, Plan};
+//! use mscclpp_core::{compile, spec::AlgoSpec};
 //!
 //! // Two ranks send each other their inputs.
 //! let plan = compile(AlgoSpec::new("swap", CollectiveKind::SendRecv, 2), |p| {
@@ -46,27 +47,36 @@
 //! on `syn` nor on CUDA.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as mscclpp_core;
+
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
 pub mod algorithm;
-pub mod check;
-pub mod collective;
 mod compile;
-pub mod diag;
 pub mod dsl;
 pub mod export;
 pub mod lang;
 pub mod lower;
-pub mod origin;
-mod parallel;
-pub mod plan;
 pub mod spec;
 #[cfg(test)]
 pub(crate) mod testing;
-#[doc(hidden)]
-pub mod threads;
 pub mod trace;
-pub mod types;
 
 pub use compile::{compile, compile_trace, compile_tree};
+pub use mscclpp_check as check;
+#[doc(hidden)]
+pub use mscclpp_plan::threads;
+pub use mscclpp_plan::{collective, diag, origin, types};
+
+/// Plans: the operations of every rank and thread block, on numbered channels, buffers and chunks.
+pub mod plan {
+    pub use mscclpp_check::LoadPlan;
+    pub use mscclpp_plan::{Format, Plan, diff, graph, image, json, raw, stats, text};
+
+    pub(crate) use mscclpp_plan::raw::{
+        BlockTable, BlockTables, BufferRef, ChannelTable, Expectation, Ids, LoopBody, Op, OpKind, Operand, Operands,
+        PlanTree, RankPlan, RemoteBuffer, Slice, ThreadBlock,
+    };
+}

@@ -1,150 +1,15 @@
-//! A notation for operations, so that tests of lowering and checks read as tables.
-//!
-//! Operations are separated by `;`. One operation is its plan name with what it carries, then sources `>` destinations:
-//! `put.m#0 i0+2 > r1:3+2` is a memory put through channel 0 from input chunks 0 and 1 to chunks 3 and 4 of remote
-//! buffer 1. References: `i`, `o`, `s` local, `rN:` remote buffer N, `wN:` window of switch channel N. Suffixes of the
-//! name, in this order: `.m`, `.p`, `.w` channel kind, `#1,2` ids, `=2` blocks of a barrier, `@before`, `@after`, `@both`
-//! sync, `/0:2` slice 0 of 2, `~max` a reduction other than the sum. A pipeline is `loop 1024x4 { … }`.
+//! Traces in the notation of the plans' tests.
 
-use crate::collective::CollectiveKind;
-use crate::origin::Origin;
-use crate::plan::raw::{
-    BlockTable, BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, Slice,
-    ThreadBlock,
-};
-use crate::spec::AlgoSpec;
-use crate::trace::{LoopHeader, RankTables, Trace, TracedOp};
-use crate::types::{BlockSync, BufferKind, ChannelKind, Protocol, ReduceOp};
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::trace::{LoopHeader, RankTables, Trace, TracedOp};
+use mscclpp_plan::collective::CollectiveKind;
+use mscclpp_plan::types::Protocol;
 
-/// The operations of a text.
-pub(crate) fn ops(text: &str) -> Vec<Op> {
-    let mut out = Vec::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        if let Some(after) = rest.strip_prefix("loop ") {
-            let (header, after) = after.split_once('{').expect("a loop has a body");
-            let (body, after) = after.split_once('}').expect("a loop's body ends");
-            let (unit, chunks) = header.trim().split_once('x').expect("a loop has unit x chunks");
-            let mut op = Op::new(OpKind::Pipeline, Origin::UNKNOWN);
-            op.body = Some(Box::new(LoopBody { unit: number(unit), num_chunks: number(chunks), ops: ops(body) }));
-            out.push(op);
-            rest = after.trim_start().trim_start_matches(';').trim_start();
-        } else {
-            let (text, after) = rest.split_once(';').unwrap_or((rest, ""));
-            out.push(op(text.trim()));
-            rest = after.trim_start();
-        }
-    }
-    out
-}
+#[path = "../../mscclpp-plan/src/testing.rs"]
+mod notation;
+pub(crate) use notation::*;
 
-/// The text of operations: what [`ops`] reads.
-pub(crate) fn text(ops: &[Op]) -> String {
-    ops.iter().map(op_text).collect::<Vec<_>>().join("; ")
-}
-
-fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
-    text.trim().parse().expect("a number")
-}
-
-fn op(text: &str) -> Op {
-    let (head, references) = text.split_once(' ').unwrap_or((text, ""));
-    let (head, reduce) = head.split_once('~').map_or((head, None), |(head, name)| (head, ReduceOp::from_name(name)));
-    let (head, slice) = head.split_once('/').map_or((head, None), |(head, slice)| (head, Some(slice)));
-    let (head, sync) = head.split_once('@').unwrap_or((head, "none"));
-    let (head, blocks) = head.split_once('=').unwrap_or((head, "0"));
-    let (head, ids) = head.split_once('#').unwrap_or((head, ""));
-    let (name, channel) = head.split_once('.').unwrap_or((head, ""));
-    let mut op = Op::new(OpKind::from_name(name).expect("a plan name"), Origin::UNKNOWN);
-    op.channel = match channel {
-        "m" => Some(ChannelKind::Memory),
-        "p" => Some(ChannelKind::Port),
-        "w" => Some(ChannelKind::Switch),
-        _ => None,
-    };
-    op.reduce = reduce.or_else(|| op.kind.is_reduce().then_some(ReduceOp::Sum));
-    op.sync = match sync {
-        "before" => BlockSync::Before,
-        "after" => BlockSync::After,
-        "both" => BlockSync::Both,
-        _ => BlockSync::None,
-    };
-    op.slice = slice.map(|slice| {
-        let (index, of) = slice.split_once(':').expect("a slice is index:of");
-        Slice { index: number(index), count: number(of) }
-    });
-    op.num_blocks = number(blocks);
-    op.ids = ids.split(',').filter(|id| !id.is_empty()).map(number).collect();
-    let (srcs, dsts) = references.split_once('>').unwrap_or((references, ""));
-    op.srcs = srcs.split_whitespace().map(reference).collect();
-    op.dsts = dsts.split_whitespace().map(reference).collect();
-    op
-}
-
-fn reference(text: &str) -> Operand {
-    let (range, size) = text.split_once('+').unwrap_or((text, "1"));
-    let (place, index) = match range.split_once(':') {
-        Some((place, index)) if place.starts_with('r') => (BufferRef::Remote(number(&place[1..])), index),
-        Some((place, index)) => (BufferRef::Switch(number(&place[1..])), index),
-        None => (BufferRef::Local(BufferKind::from_letter(&range[..1]).expect("a buffer letter")), &range[1..]),
-    };
-    Operand { buffer: place, index: number(index), size: number(size) }
-}
-
-fn op_text(op: &Op) -> String {
-    if let Some(body) = &op.body {
-        return format!("loop {}x{} {{ {} }}", body.unit, body.num_chunks, text(&body.ops));
-    }
-    let mut out = op.kind.name().to_owned();
-    out += match op.channel {
-        Some(ChannelKind::Memory) => ".m",
-        Some(ChannelKind::Port) => ".p",
-        Some(ChannelKind::Switch) => ".w",
-        None => "",
-    };
-    if !op.ids.is_empty() {
-        out += &format!("#{}", op.ids.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
-    }
-    if op.num_blocks > 0 {
-        out += &format!("={}", op.num_blocks);
-    }
-    out += match op.sync {
-        BlockSync::None => "",
-        BlockSync::Before => "@before",
-        BlockSync::After => "@after",
-        BlockSync::Both => "@both",
-    };
-    if let Some(slice) = op.slice {
-        out += &format!("/{}:{}", slice.index, slice.count);
-    }
-    if let Some(reduce) = op.reduce.filter(|reduce| *reduce != ReduceOp::Sum) {
-        out += &format!("~{reduce}");
-    }
-    for range in &op.srcs {
-        out += &format!(" {}", reference_text(range));
-    }
-    if !op.dsts.is_empty() {
-        out += " >";
-    }
-    for range in &op.dsts {
-        out += &format!(" {}", reference_text(range));
-    }
-    out
-}
-
-fn reference_text(range: &Operand) -> String {
-    let place = match range.buffer {
-        BufferRef::Local(buffer) => buffer.letter().to_owned(),
-        BufferRef::Remote(number) => format!("r{number}:"),
-        BufferRef::Switch(number) => format!("w{number}:"),
-    };
-    let size = if range.size == 1 { String::new() } else { format!("+{}", range.size) };
-    format!("{place}{}{size}", range.index)
-}
-
-/// A trace of a `test` collective with 8 input and 8 output chunks: per rank, the text of every block. Each rank has
-/// 8 chunks of scratch, four memory and four port channels to the next rank, four switch channels over all ranks'
-/// scratch, four semaphores, protocol `LL`, and the next rank's scratch, input and output as remote buffers 0, 1 and 2.
+/// A trace of a `test` collective with protocol `LL`: per rank, the text of every block. Ranks have [`tables`].
 pub(crate) fn trace(ranks: &[&[&str]]) -> Trace {
     let count = ranks.len() as u32;
     let mut spec = AlgoSpec::new("test", CollectiveKind::Test { input: 8, output: 8 }, count);
@@ -158,18 +23,14 @@ pub(crate) fn trace(ranks: &[&[&str]]) -> Trace {
         origins: Default::default(),
     };
     for (rank, blocks) in (0..).zip(ranks) {
-        let next = (rank + 1) % count;
-        let remote = |buffer| RemoteBuffer { rank: next, buffer, memory: true, port: true };
-        let group = ChannelTable::Switch { buffer: BufferKind::Scratch, groups: vec![(0..count).collect()] };
-        let mut channels = vec![ChannelTable::Memory(vec![next; 4]), ChannelTable::Port(vec![next; 4])];
-        channels.extend(std::iter::repeat_n(group, 4));
+        let tables = tables(rank, count);
         trace.ranks.push(RankTables {
-            input_chunks: 8,
-            output_chunks: 8,
-            scratch_chunks: 8,
-            channels,
-            remote_buffers: vec![remote(BufferKind::Scratch), remote(BufferKind::Input), remote(BufferKind::Output)],
-            semaphores: vec![0; 4],
+            input_chunks: tables.input_chunks,
+            output_chunks: tables.output_chunks,
+            scratch_chunks: tables.scratch_chunks,
+            channels: tables.channels,
+            remote_buffers: tables.remote_buffers,
+            semaphores: tables.semaphores,
             num_blocks: blocks.len() as u32,
             barriers: Vec::new(),
         });
@@ -188,56 +49,4 @@ pub(crate) fn trace(ranks: &[&[&str]]) -> Trace {
         }
     }
     trace
-}
-
-/// The plan whose blocks hold exactly these operations, with the tables of [`trace`] and identity block tables.
-pub(crate) fn plan(ranks: &[&[&str]]) -> PlanTree {
-    let trace = trace(ranks);
-    let four = || (0..4).collect::<BlockTable>();
-    PlanTree {
-        name: trace.spec.name.clone(),
-        collective: trace.spec.collective,
-        protocol: trace.spec.protocol,
-        reuse_resources: false,
-        threads_per_block: 1024,
-        double_scratch: false,
-        buffer_alignment: 16,
-        min_message_size: 0,
-        max_message_size: u64::MAX,
-        ranks_per_node: trace.spec.num_ranks,
-        tags: Default::default(),
-        ranks: trace
-            .ranks
-            .into_iter()
-            .zip(ranks)
-            .map(|(tables, blocks)| RankPlan {
-                input_chunks: 8,
-                output_chunks: 8,
-                scratch_chunks: 8,
-                blocks: blocks
-                    .iter()
-                    .map(|text| ThreadBlock {
-                        ops: ops(text),
-                        channels: ChannelKind::ALL.iter().map(|kind| (*kind, four())).collect(),
-                        remote_buffers: [ChannelKind::Memory, ChannelKind::Port]
-                            .map(|kind| (kind, (0..3).collect()))
-                            .into_iter()
-                            .collect(),
-                    })
-                    .collect(),
-                channels: tables.channels,
-                remote_buffers: tables.remote_buffers,
-                semaphores: tables.semaphores,
-            })
-            .collect(),
-        expectations: Vec::new(),
-        origins: Default::default(),
-    }
-}
-
-#[test]
-fn text_is_what_it_reads() {
-    let all = "put.m#0 i0+2 > r1:3+2; signal.p#0,1@both; re~max i0 s1 > o2; barrier#1=2; glres.w w0:1 > w0:1; \
-               copy/1:4 i0 > s0; loop 1024x4 { nop; get.m#2 r0:1 > i1 }; sem_acquire#1@after";
-    assert_eq!(text(&ops(all)), all);
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const INTRO: &str = "# Errors
 
-<!-- Generated from mscclpp-core/src/diag/codes by `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test integration errors_page`. -->
+<!-- Generated from mscclpp-plan/src/diag/codes by `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test integration errors_page`. -->
 
 Every message ends with the violated rule, its code and its slug. `mscclpp explain M0004` (or
 `mscclpp explain chunk-out-of-range`) prints the explanation that is shown here.

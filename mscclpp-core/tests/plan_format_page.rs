@@ -26,7 +26,7 @@ fn every_name_is_on_the_page() {
 
 #[test]
 fn every_key_that_is_written_is_on_the_page() {
-    let mut plan: PlanTree = read(include_str!("../src/plan/pair.json"), ReadOptions::default()).unwrap().0;
+    let mut plan: PlanTree = read(include_str!("../../mscclpp-plan/src/pair.json"), ReadOptions::default()).unwrap().0;
     plan.collective.root = 1;
     plan.collective.chunk_factor = 9;
     plan.ranks_per_node = 1;

@@ -32,7 +32,7 @@ fn examples_are_right_plans() {
 #[test]
 fn page_and_module_have_the_same_grammar() {
     let page = read("../docs/plan-text.md");
-    let module = read("src/plan/text/mod.rs");
+    let module = read("../mscclpp-plan/src/text/mod.rs");
     let module: Vec<_> = module.lines().filter_map(|line| line.strip_prefix("//!")).collect();
     let module = module.iter().map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect::<String>();
     assert_eq!(blocks(&page, "text"), blocks(&module, "text"));

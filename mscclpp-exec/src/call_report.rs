@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 
 /// The last calls of a rank in a communicator, as it reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CallReport {
+pub struct CallReport {
     /// The ranks of the communicator, as ranks of the job.
-    pub(crate) members: Vec<u32>,
+    pub members: Vec<u32>,
     /// Number of the last call that it has started, counted from 1.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Number of the last call that has returned.
-    pub(crate) returned: u64,
+    pub returned: u64,
     /// The call in which it waits for other ranks; 0 if it does not.
-    pub(crate) waiting: u64,
+    pub waiting: u64,
     /// Time since the last call started, or returned if it has.
-    pub(crate) since: Duration,
+    pub since: Duration,
     /// Time for which it has waited in the current call.
-    pub(crate) waited: Duration,
+    pub waited: Duration,
     /// The last calls.
-    pub(crate) calls: Vec<ReportedCall>,
+    pub calls: Vec<ReportedCall>,
 }
 
 /// A call of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ReportedCall {
-    pub(crate) number: u64,
+pub struct ReportedCall {
+    pub number: u64,
     /// Equal on all ranks that make the same call.
-    pub(crate) id: u64,
+    pub id: u64,
     /// What the id is of: it distinguishes calls of the same name, such as those with different plans.
-    pub(crate) text: String,
+    pub text: String,
     /// `allreduce of 4 KiB f32, sum`
-    pub(crate) name: String,
+    pub name: String,
     /// Its source location, if known: `src/main.rs:10:5`.
-    pub(crate) at: Option<String>,
+    pub at: Option<String>,
 }
 
 impl fmt::Display for ReportedCall {
@@ -48,19 +48,19 @@ impl fmt::Display for ReportedCall {
 
 impl CallReport {
     /// Returns the call with a number.
-    pub(crate) fn call(&self, number: u64) -> Option<&ReportedCall> {
+    pub fn call(&self, number: u64) -> Option<&ReportedCall> {
         self.calls.iter().find(|call| call.number == number)
     }
 
     /// Returns whether the rank is in a call.
-    pub(crate) fn is_in_call(&self) -> bool {
+    pub fn is_in_call(&self) -> bool {
         self.returned < self.number
     }
 }
 
 /// Which ranks the others wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Culprits {
+pub enum Culprits {
     /// A rank that does not answer.
     Silent(u32),
     /// A rank that makes another call with this number than most others.
@@ -73,7 +73,7 @@ pub(crate) enum Culprits {
 
 /// Finds the ranks for which others wait in call `number`, directly or through further ranks; `None` if all ranks have
 /// started that call and wait in it. `reports`: those of all ranks, without those that did not answer.
-pub(crate) fn find_culprits(reports: &[Option<CallReport>], number: u64) -> Option<Culprits> {
+pub fn find_culprits(reports: &[Option<CallReport>], number: u64) -> Option<Culprits> {
     let by_rank = || (0_u32..).zip(reports);
     if let Some((rank, _)) = by_rank().find(|(_, report)| report.is_none()) {
         return Some(Culprits::Silent(rank));
@@ -100,7 +100,7 @@ pub(crate) fn find_culprits(reports: &[Option<CallReport>], number: u64) -> Opti
 }
 
 /// Returns the text of a call that any of the ranks has reported.
-pub(crate) fn call_text(reports: &[Option<CallReport>], number: u64) -> String {
+pub fn call_text(reports: &[Option<CallReport>], number: u64) -> String {
     let call = reports.iter().flatten().find_map(|report| report.call(number));
     call.map_or_else(|| format!("call {number}"), ReportedCall::to_string)
 }

@@ -37,63 +37,29 @@
 #![deny(unsafe_code)]
 
 #[cfg(feature = "process")]
-mod call_report;
-#[cfg(feature = "process")]
-mod communicator;
+#[doc(hidden)]
+pub mod call_report;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 #[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]
 pub mod cuda;
-mod dtype;
-pub mod error;
-pub mod file;
 #[cfg(feature = "process")]
-pub mod flight_recorder;
-#[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
-mod interpret;
-mod layout;
-#[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
-#[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]
-mod memory;
-mod message;
-#[cfg(feature = "process")]
-pub mod metrics;
-mod numeric;
-#[cfg(feature = "process")]
-mod passes;
-#[cfg(feature = "process")]
-mod places;
+#[doc(hidden)]
+pub mod places;
 #[cfg(feature = "process")]
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;
-mod random;
-pub mod select;
-#[cfg(feature = "process")]
-#[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
-mod shm;
-#[cfg(feature = "process")]
-pub mod status;
-mod system;
-#[cfg(feature = "process")]
-mod transport;
-pub mod tune;
-#[cfg(feature = "process")]
-pub mod validate;
 pub mod verify;
 
-#[cfg(feature = "process")]
-pub use communicator::{AllToAllVOutput, Communicator, Group, Pending};
-#[cfg(feature = "cuda")]
-pub use communicator::{LaunchedCall, OnStream};
-pub use dtype::{DataType, E4m3, E4m3B15, E5m2, Element, ParseDataTypeError};
-pub use error::Error;
 #[doc(hidden)]
-pub use half as __half;
-pub use message::{Message, PacketType};
-pub use numeric::AccumType;
+pub use mscclpp_base::__half;
 #[cfg(feature = "process")]
 #[doc(hidden)]
-pub use shm::ProcessMark as __ProcessMark;
-pub use system::{AvailableMemory, ControlGroup, ExceededLimit, SystemLimit, available_memory};
+pub use mscclpp_base::shm::ProcessMark as __ProcessMark;
+pub use mscclpp_base::system::{AvailableMemory, ControlGroup, ExceededLimit, SystemLimit, available_memory};
+pub use mscclpp_base::{
+    AccumType, DataType, E4m3, E4m3B15, E5m2, Element, Error, Message, PacketType, ParseDataTypeError, error, file,
+    with_type,
+};
 #[cfg(feature = "process")]
-pub use transport::{UcxReport, try_ucx};
+pub use mscclpp_transport::{UcxReport, try_ucx};

@@ -8,7 +8,7 @@ use mscclpp_bootstrap::place;
 
 /// What messages state as the place of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum CallPlace {
+pub enum CallPlace {
     Location(&'static Location<'static>),
     /// The name of a function in another language.
     Name(&'static str),
@@ -22,12 +22,12 @@ const REMEMBERED: usize = 16;
 
 /// The places that a thread has used last, with their numbers.
 #[derive(Default)]
-pub(crate) struct PlaceNumbers([Option<(CallPlace, u32)>; REMEMBERED]);
+pub struct PlaceNumbers([Option<(CallPlace, u32)>; REMEMBERED]);
 
 impl CallPlace {
     /// Returns the place of a call of this thread at a location.
     #[inline]
-    pub(crate) fn of(location: &'static Location<'static>) -> Self {
+    pub fn of(location: &'static Location<'static>) -> Self {
         place::name().map_or(Self::Location(location), Self::Name)
     }
 
@@ -62,7 +62,7 @@ impl fmt::Display for CallPlace {
 impl PlaceNumbers {
     /// Returns the number of a place.
     #[inline]
-    pub(crate) fn of(&mut self, place: CallPlace) -> u32 {
+    pub fn of(&mut self, place: CallPlace) -> u32 {
         let slot = &mut self.0[(place.address() / size_of::<Location<'_>>()) % REMEMBERED];
         match *slot {
             Some((last, number)) if last.is(place) => number,
@@ -82,7 +82,7 @@ fn number_of(place: CallPlace) -> u32 {
 }
 
 /// Returns the place with a number.
-pub(crate) fn place(number: u32) -> Option<CallPlace> {
+pub fn place(number: u32) -> Option<CallPlace> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner).get(number as usize).copied()
 }
 

@@ -4,7 +4,8 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Plan, raw::PlanTree};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::{DataType, Message};
 

@@ -10,7 +10,7 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 use mscclpp_exec::DataType;
-use mscclpp_exec::select::{self, Backend, DecidedBy, Decision, OrderPolicy, Registry, Request};
+use mscclpp_select::{self, Backend, DecidedBy, Decision, OrderPolicy, Registry, Request};
 
 use super::algorithms::{cost_of, promised};
 
@@ -192,7 +192,7 @@ fn default_plans_on_devices_are_co_resident() {
     let registry = Registry::builtin();
     let (mut plans, mut too_many) = (BTreeMap::new(), BTreeMap::new());
     for machine in &MACHINES {
-        for (_, kind) in select::CALLS {
+        for (_, kind) in mscclpp_select::CALLS {
             for bytes in sizes() {
                 for in_place in [false, true] {
                     let request = request(machine, kind, OrderPolicy::InSwitch, bytes);

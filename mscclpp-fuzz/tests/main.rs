@@ -5,9 +5,6 @@ mod filetests;
 mod fuzz;
 mod mutation;
 mod permutations;
-#[path = "../../mscclpp-core/src/testing.rs"]
+#[path = "../../mscclpp-plan/src/testing.rs"]
 #[allow(dead_code, reason = "written for other tests")]
 mod testing;
-
-// `testing` and `mutation::brute` are included from the core crate.
-use mscclpp_core::{collective, origin, plan, spec, trace, types};

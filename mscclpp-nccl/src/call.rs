@@ -4,11 +4,12 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use mscclpp_bootstrap::place;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::select::{Choice, Config as Launch, Request};
-use mscclpp_exec::{Communicator, DataType, Element, Error, with_type};
+use mscclpp_exec::{DataType, Element, Error, with_type};
+use mscclpp_select::{Choice, Config as Launch, Request};
 
 use crate::abi::{self, Handle, StreamHandle};
 use crate::comm::transfer::{self, Transfer};

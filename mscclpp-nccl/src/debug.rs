@@ -8,7 +8,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 /// The module that reports each decision of a registry: `decision` reports those of calls instead, with more detail.
-const DECISIONS: &str = "mscclpp_exec::select::registry";
+const DECISIONS: &str = "mscclpp_select::registry";
 
 /// Where messages go.
 struct Output {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use mscclpp_communicator::Communicator;
+use mscclpp_exec::DataType;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::select::{DecidedBy, Explanation, Outcome};
-use mscclpp_exec::{Communicator, DataType};
+use mscclpp_select::{DecidedBy, Explanation, Outcome};
 
 use crate::debug;
 use crate::forward;

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use mscclpp_exec::select::{Algorithm, Registry};
+use mscclpp_select::{Algorithm, Registry};
 
 use crate::abi::Code;
 use crate::debug;
@@ -127,7 +127,7 @@ pub(crate) fn from_env() -> &'static Result<Option<Registry>> {
 mod tests {
     use mscclpp_core::collective::CollectiveKind;
     use mscclpp_exec::DataType;
-    use mscclpp_exec::select::{DecidedBy, Request};
+    use mscclpp_select::{DecidedBy, Request};
 
     use super::*;
 

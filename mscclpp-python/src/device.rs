@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use mscclpp_bootstrap::place;
+use mscclpp_communicator::{Communicator, Group, OnStream};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{Device, DeviceVec, DeviceView, DeviceViewMut, Stream};
-use mscclpp_exec::{Communicator, DataType, Element, Error, Group, OnStream, with_type};
+use mscclpp_exec::{DataType, Element, Error, with_type};
 
 use crate::call::Call;
 use crate::failure::Failure;

@@ -5,10 +5,11 @@
 //! elements last. Its reduce-scatter of one tensor has the bits of an all-reduce, and so has its reduce, whose segments are of exactly 1 MiB
 //! if there are more. Found by comparing results of gloo in PyTorch 2.11 and 2.15 with all orders of a ring.
 
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::select::{Backend, Choice, Config, Request};
-use mscclpp_exec::{Communicator, DataType, Error};
+use mscclpp_exec::{DataType, Error};
+use mscclpp_select::{Backend, Choice, Config, Request};
 
 /// The largest segment.
 const SEGMENT: u64 = 1 << 20;

@@ -46,31 +46,47 @@
 pub use mscclpp_algorithms as algorithms;
 #[cfg(feature = "process")]
 pub use mscclpp_bootstrap as bootstrap;
-pub use mscclpp_core as compiler;
-pub use mscclpp_exec as runtime;
-pub use mscclpp_exec::error::{ErrorKind, RootCause};
 #[cfg(feature = "process")]
-pub use mscclpp_exec::{Communicator, Group, Pending};
+pub use mscclpp_communicator::{Communicator, Group, Pending};
 #[cfg(feature = "cuda")]
-pub use mscclpp_exec::{LaunchedCall, OnStream};
+pub use mscclpp_communicator::{LaunchedCall, OnStream};
+pub use mscclpp_core as compiler;
+pub use mscclpp_exec::error::{ErrorKind, RootCause};
 pub use mscclpp_macros::{collective, collectives};
 
 #[doc(hidden)]
 pub use mscclpp_core::__private;
 
+/// Executors, data types, collective calls, selection of algorithms.
+pub mod runtime {
+    #[doc(inline)]
+    pub use mscclpp_communicator::*;
+    pub use mscclpp_exec::*;
+    pub use mscclpp_select as select;
+    #[cfg(feature = "process")]
+    pub use mscclpp_validate as validate;
+
+    /// Executors on CUDA devices, and custom kernels.
+    #[cfg(feature = "cuda")]
+    pub mod cuda {
+        pub use mscclpp_exec::cuda::*;
+        pub use mscclpp_select::kernels as native;
+    }
+}
+
 /// Everything that a file with collectives needs.
 pub mod prelude {
+    #[cfg(feature = "process")]
+    pub use mscclpp_communicator::Communicator;
     pub use mscclpp_core::collective::{Collective, CollectiveKind};
     pub use mscclpp_core::diag::Diagnostics;
     pub use mscclpp_core::dsl::{
         AnyBuffer, Buffer, Channels, Chunk, Input, MemoryChannel, Output, PortChannel, Program, Rank, Scratch,
         Semaphore, SwitchChannel, ThreadBlockGroup,
     };
-    pub use mscclpp_core::plan::Plan;
+    pub use mscclpp_core::plan::{LoadPlan, Plan};
     pub use mscclpp_core::spec::AlgoSpec;
     pub use mscclpp_core::types::{BlockSync, BufferKind, Protocol, ReduceOp, Replication};
-    #[cfg(feature = "process")]
-    pub use mscclpp_exec::Communicator;
     pub use mscclpp_exec::cpu::Executor;
     pub use mscclpp_exec::file::SavePlan;
     pub use mscclpp_exec::{DataType, Message};
@@ -93,10 +109,10 @@ pub enum Error {
     Runtime(#[from] mscclpp_exec::Error),
     /// An algorithm that could not be made from plans or files.
     #[error(transparent)]
-    Load(#[from] mscclpp_exec::select::LoadError),
+    Load(#[from] mscclpp_select::LoadError),
     /// An algorithm that a registry does not take.
     #[error(transparent)]
-    Registry(#[from] mscclpp_exec::select::RegistryError),
+    Registry(#[from] mscclpp_select::RegistryError),
 }
 
 impl Error {
@@ -144,8 +160,8 @@ impl From<mscclpp_bootstrap::Error> for Error {
     }
 }
 
-impl From<mscclpp_exec::tune::TableError> for Error {
-    fn from(error: mscclpp_exec::tune::TableError) -> Self {
+impl From<mscclpp_communicator::tune::TableError> for Error {
+    fn from(error: mscclpp_communicator::tune::TableError) -> Self {
         Self::Runtime(error.into())
     }
 }

@@ -35,7 +35,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     ),
     ("mscclpp-eval/src/driver.rs", &[(Code::Internal, "a_panic_of_ours_is_an_internal_error")]),
     (
-        "mscclpp-core/src/check/shape/tests.rs",
+        "mscclpp-check/src/shape/tests.rs",
         &[
             (Code::IndexOutOfRange, "indexes"),
             (Code::BadOperands, "reference_lists"),
@@ -45,16 +45,16 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         ],
     ),
     (
-        "mscclpp-core/src/check/dataflow/tests.rs",
+        "mscclpp-check/src/dataflow/tests.rs",
         &[
             (Code::AnalysisLimit, "hostile_plans_take_no_longer_than_others"),
             (Code::ShortChunk, "data_that_passes_through_a_shorter_chunk_is_lost"),
         ],
     ),
-    ("mscclpp-core/src/check/loops/tests/mod.rs", &[(Code::Undecided, "loops_of_too_many_combinations_are_rejected")]),
-    ("mscclpp-core/src/check/limits.rs", &[(Code::OverLimit, "exceeded_limits_are_reported_with_numbers")]),
+    ("mscclpp-check/src/loops/tests/mod.rs", &[(Code::Undecided, "loops_of_too_many_combinations_are_rejected")]),
+    ("mscclpp-check/src/limits.rs", &[(Code::OverLimit, "exceeded_limits_are_reported_with_numbers")]),
     (
-        "mscclpp-core/src/plan/json/tests.rs",
+        "mscclpp-plan/src/json/tests.rs",
         &[
             (Code::NotJson, "every_mistake_has_its_code_and_path"),
             (Code::MissingKey, "every_mistake_has_its_code_and_path"),
@@ -67,8 +67,8 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
             (Code::NestedLoop, "every_mistake_has_its_code_and_path"),
         ],
     ),
-    ("mscclpp-core/src/plan/image/tests.rs", &[(Code::BadImage, "a_damaged_section_names_its_rank")]),
-    ("mscclpp-core/src/check/load.rs", &[(Code::NotPlanText, "bytes_that_are_no_plan_say_so")]),
+    ("mscclpp-plan/src/image/tests.rs", &[(Code::BadImage, "a_damaged_section_names_its_rank")]),
+    ("mscclpp-check/src/load.rs", &[(Code::NotPlanText, "bytes_that_are_no_plan_say_so")]),
     ("mscclpp-core/src/export/tests.rs", &[(Code::NotInReference, "what_the_reference_does_wrongly_is_refused")]),
     (
         "mscclpp-exec/tests/errors.rs",

@@ -14,12 +14,14 @@ const SOURCES: &[&str] = &[
     "mscclpp/src",
     "mscclpp-algorithms/src",
     "mscclpp-bootstrap/src",
+    "mscclpp-check/src",
     "mscclpp-cli/src",
     "mscclpp-core/src",
     "mscclpp-eval/src",
     "mscclpp-exec/src",
     "mscclpp-fuzz/src",
     "mscclpp-macros/src",
+    "mscclpp-plan/src",
     "kernels/src",
 ];
 

@@ -44,8 +44,16 @@ const LIBRARIES: [&str; 9] =
     ["rustix", "libc", "nix", "linux-raw-sys", "signal-hook", "windows-sys", "if-addrs", "libloading", "cudarc"];
 
 /// Folders of the crates that reach none of them: the compiler's half, which runs wherever rustc does, and the fuzzer.
-const PORTABLE: [&str; 6] =
-    ["mscclpp-core", "mscclpp-eval", "mscclpp-macros", "mscclpp-algorithms", "mscclpp-fuzz", "kernels"];
+const PORTABLE: [&str; 8] = [
+    "mscclpp-plan",
+    "mscclpp-check",
+    "mscclpp-core",
+    "mscclpp-eval",
+    "mscclpp-macros",
+    "mscclpp-algorithms",
+    "mscclpp-fuzz",
+    "kernels",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -7,9 +7,9 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{
     Buffers, Device, Executor, Graph, LaunchTimes, PrepareOptions, PreparedPlan, Stream, time, time_launches,
 };
-use mscclpp_exec::select::{Backend, Choice, Config, OrderPolicy, Registry, Request};
 use mscclpp_exec::verify::PeriodicInputs;
 use mscclpp_exec::{DataType, Error};
+use mscclpp_select::{Backend, Choice, Config, OrderPolicy, Registry, Request};
 
 use crate::compare::Line;
 use crate::measure::{Outcome, microseconds};

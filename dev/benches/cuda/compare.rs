@@ -2,7 +2,7 @@
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{PrepareOptions, Stream};
-use mscclpp_exec::select::Request;
+use mscclpp_select::Request;
 
 use crate::bench::{Bench, is_of_memory};
 use crate::hand_written::HandWritten;

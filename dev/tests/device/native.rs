@@ -7,9 +7,9 @@ use libtest_mimic::Failed;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::DataType;
 use mscclpp_exec::cuda::jit::{Function, Source};
-use mscclpp_exec::cuda::native::{ContextKey, NativeAlgorithm, NativeError, NativeRun};
 use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Executor, Stream};
-use mscclpp_exec::select::{Algorithm, Backend, Registry, Request};
+use mscclpp_select::kernels::{ContextKey, NativeAlgorithm, NativeError, NativeRun};
+use mscclpp_select::{Algorithm, Backend, Registry, Request};
 
 use super::{Rig, Test};
 use crate::hand_written::HandWritten;
@@ -334,7 +334,7 @@ fn unsupported_request_is_rejected(rig: &Rig) -> Result<(), Failed> {
     let (registry, calls) = registry(EXAMPLE)?;
     let (world, request) = (Executor::new(&rig.device, 4), request(4, 100));
     let ours = registry.find("ours").ok_or("it was added")?;
-    let expect = |what: &str, found: Option<mscclpp_exec::select::CallError>| {
+    let expect = |what: &str, found: Option<mscclpp_select::CallError>| {
         let text = found.map_or("nothing".to_owned(), |error| error.to_string());
         if text.contains(what) { Ok(()) } else { Err(Failed::from(format!("{text}, expected `{what}`"))) }
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
-use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::{LoadPlan, Plan};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{Executor, PrepareOptions};
 use mscclpp_exec::verify::Verifier;

@@ -6,7 +6,7 @@
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{
-    Plan,
+    LoadPlan, Plan,
     raw::{Op, OpKind, PlanTree},
 };
 use mscclpp_core::types::ReduceOp;

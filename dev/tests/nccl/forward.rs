@@ -7,7 +7,7 @@ use std::process::Output;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Format;
 use mscclpp_exec::DataType;
-use mscclpp_exec::select::{Backend, Registry, Request};
+use mscclpp_select::{Backend, Registry, Request};
 
 use crate::clients::{Test, compile, libraries, ran, run, text};
 

@@ -12,7 +12,7 @@ pub(crate) enum Backend {
     Cuda,
 }
 
-impl From<Backend> for mscclpp_exec::select::Backend {
+impl From<Backend> for mscclpp_select::Backend {
     fn from(backend: Backend) -> Self {
         match backend {
             Backend::Cpu => Self::Cpu,

@@ -3,8 +3,8 @@
 use clap::Args;
 use std::time::Duration;
 
-use mscclpp_exec::select::Config;
-use mscclpp_exec::tune::MeasureOptions;
+use mscclpp_communicator::tune::MeasureOptions;
+use mscclpp_select::Config;
 
 use super::RootedArgs;
 use super::backend::Backend;

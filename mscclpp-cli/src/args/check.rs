@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use mscclpp_core::check;
 use mscclpp_core::check::limits::DeviceProfile;
 use mscclpp_core::diag::Code;
-use mscclpp_exec::validate::ExecutorForm;
+use mscclpp_validate::ExecutorForm;
 
 use super::BuildArgs;
 

@@ -4,7 +4,7 @@ use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
-use mscclpp_exec::select::{CALLS, Request};
+use mscclpp_select::{CALLS, Request};
 
 use super::reduce_op;
 use super::run::data_type;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::select::OrderPolicy;
+use mscclpp_select::OrderPolicy;
 
 use super::RootedArgs;
 use super::backend::Backend;

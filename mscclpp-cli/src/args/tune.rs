@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::select::Config;
+use mscclpp_select::Config;
 
 use super::CallArgs;
 use super::backend::Backend;

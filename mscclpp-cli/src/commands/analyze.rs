@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use mscclpp_exec::flight_recorder::{Analysis, Dump, analyze as analyze_dumps};
+use mscclpp_communicator::flight_recorder::{Analysis, Dump, analyze as analyze_dumps};
 use serde_json::json;
 
 use crate::args::AnalyzeArgs;

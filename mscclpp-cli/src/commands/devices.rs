@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use mscclpp_communicator::Communicator;
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, Executor, Options};
-use mscclpp_exec::{Communicator, Error};
 
 /// Creates ranks on the first `gpus` devices, equally many on each, in the order of the devices.
 ///

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mscclpp_core::check::check;
 use mscclpp_core::plan::raw::{Op, Operand, PlanTree};
-use mscclpp_exec::validate::{ExecutorForm, InvalidLaunch, ValidationError, ValidationReport, validate_form};
+use mscclpp_validate::{ExecutorForm, InvalidLaunch, ValidationError, ValidationReport, validate_form};
 use serde_json::{Value, json};
 
 use crate::error::Error;

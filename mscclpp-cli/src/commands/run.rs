@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_bootstrap::Environment;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
@@ -14,7 +15,7 @@ use mscclpp_core::plan::{
 };
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::Options;
-use mscclpp_exec::{AccumType, Communicator, DataType, Message};
+use mscclpp_exec::{AccumType, DataType, Message};
 use serde_json::{Value, json};
 
 use super::check::restricted;

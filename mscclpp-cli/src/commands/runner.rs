@@ -1,9 +1,10 @@
 //! Backends of `mscclpp run`: the CPU, or CUDA devices.
 
+use mscclpp_communicator::Communicator;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda;
 use mscclpp_exec::verify::{Verifier, VerifyReport};
-use mscclpp_exec::{Communicator, Error, Message, cpu};
+use mscclpp_exec::{Error, Message, cpu};
 
 use super::devices::{JobDevices, ranks_on_devices};
 use crate::args::Backend;

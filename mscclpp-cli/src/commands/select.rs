@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use mscclpp_exec::select::{Outcome, Registry, Request};
-use mscclpp_exec::tune::TuningTable;
+use mscclpp_communicator::tune::TuningTable;
+use mscclpp_select::{Outcome, Registry, Request};
 use serde_json::json;
 
 use crate::args::SelectArgs;

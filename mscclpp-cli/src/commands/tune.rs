@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 use std::sync::Mutex;
 
+use mscclpp_communicator::tune::{CandidateTime, Tuner, TuningEntry};
 use mscclpp_exec::cuda::Options;
-use mscclpp_exec::select::Registry;
-use mscclpp_exec::tune::{CandidateTime, Tuner, TuningEntry};
+use mscclpp_select::Registry;
 
 use super::devices::{describe, ranks_on_devices};
 use crate::args::{Backend, TuneArgs};

@@ -7,7 +7,7 @@ use crate::types::{BufferKind, ChannelKind, ReduceOp};
 
 /// A plan of two ranks with the given operations in one block of rank 0.
 fn plan(ops: Vec<Op>) -> PlanTree {
-    let (mut plan, _) = read(include_str!("../plan/pair.json"), ReadOptions::default()).unwrap();
+    let (mut plan, _) = read(include_str!("../../../mscclpp-plan/src/pair.json"), ReadOptions::default()).unwrap();
     plan.ranks[0].blocks.truncate(1);
     plan.ranks[0].blocks[0].ops = ops;
     plan

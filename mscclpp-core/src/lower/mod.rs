@@ -21,16 +21,17 @@ mod dependency;
 mod fuse;
 mod group;
 mod number;
-pub(crate) mod replicate;
+#[doc(hidden)]
+pub mod replicate;
 mod split;
 
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
-use crate::parallel;
 use crate::plan::PlanTree;
 use crate::trace::Trace;
 use crate::types::Replication;
 use dependency::Dependencies;
 use fuse::Fusion;
+use mscclpp_plan::parallel;
 use number::Numbering;
 
 /// Lowers a recorded program to a plan.

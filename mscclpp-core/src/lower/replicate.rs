@@ -18,8 +18,7 @@ const MAX_OPS: u64 = 1 << 26;
 /// # Errors
 /// [`Code::TooLarge`] when a count leaves 32 bits, a rank has more than 65 536 blocks, or the plan more than 2^26
 /// operations.
-#[cfg(test)]
-pub(crate) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagnostics> {
+pub fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagnostics> {
     bounded(plan, instances)?;
     plan.ranks.iter_mut().enumerate().try_for_each(|(number, rank)| replicate_rank(number, rank, instances))?;
     expectations(plan, instances);

@@ -1,10 +1,10 @@
 //! Buffers of all ranks of a launch.
 
-use crate::dtype::{DataType, Element};
-use crate::error::Error;
-use crate::memory::{check_available, no_memory};
-use crate::numeric::{LINE, Line};
-use crate::system::prefer_huge_pages;
+use mscclpp_base::dtype::{DataType, Element};
+use mscclpp_base::error::Error;
+use mscclpp_base::memory::{check_available, no_memory};
+use mscclpp_base::numeric::{LINE, Line};
+use mscclpp_base::system::prefer_huge_pages;
 
 /// Input and output of every rank, zeroed and aligned to cache lines. A launch uses them without copies.
 ///

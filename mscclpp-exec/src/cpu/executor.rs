@@ -8,11 +8,11 @@ use super::plan_state::PlanState;
 use super::pool::Pool;
 use super::prepared_plan::PreparedPlan;
 use super::schedule::Schedule;
-use crate::dtype::Element;
-use crate::error::Error;
-use crate::interpret::{Params, Worker, resolve};
-use crate::memory::Table;
-use crate::message::Message;
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::{Params, Worker, resolve};
+use mscclpp_base::memory::Table;
+use mscclpp_base::message::Message;
 
 /// An executor for a number of ranks in this process, which run plans on the CPU.
 ///
@@ -232,7 +232,7 @@ impl Inner {
     pub(super) fn clear_packets(&self) {
         for context in lock(&self.plans).iter() {
             for scratch in lock(&context.scratch).iter_mut() {
-                scratch.packets.fill(crate::numeric::Line::ZERO);
+                scratch.packets.fill(mscclpp_base::numeric::Line::ZERO);
             }
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
 
-use crate::interpret::{AgentState, Counters, ResolvedPlan};
-use crate::numeric::Line;
+use mscclpp_base::interpret::{AgentState, Counters, ResolvedPlan};
+use mscclpp_base::numeric::Line;
 
 /// State of a plan. Launches of all message sizes share it, one at a time.
 pub(super) struct PlanState {

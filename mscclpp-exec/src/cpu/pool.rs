@@ -8,9 +8,9 @@ use mscclpp_core::threads;
 
 use super::plan_state::{Outcome, PlanState};
 use super::schedule::{LaunchSchedule, Schedule};
-use crate::error::Error;
-use crate::interpret::{Launch, Params, Worker};
-use crate::memory::Table;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::{Launch, Params, Worker};
+use mscclpp_base::memory::Table;
 
 /// A launch, for the workers that take part in it.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Job {
         )
     }
 
-    pub(super) fn launch_schedule<'a>(&'a self, memory: crate::memory::LentSlices<'a>) -> LaunchSchedule<'a> {
+    pub(super) fn launch_schedule<'a>(&'a self, memory: mscclpp_base::memory::LentSlices<'a>) -> LaunchSchedule<'a> {
         let launch = Launch {
             counters: &self.context.counters,
             program: &self.context.program,

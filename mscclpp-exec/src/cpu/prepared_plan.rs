@@ -9,14 +9,14 @@ use super::buffers::{Buffers, Part, zeroed_lines};
 use super::executor::{Inner, LaunchLock, lock};
 use super::plan_state::{Outcome, PlanState, Scratch};
 use super::pool::{Job, Pool};
-use crate::dtype::Element;
-use crate::error::Error;
-use crate::interpret::{Params, ResolvedPlan, Space};
-use crate::memory::check_available;
-use crate::message::Message;
-use crate::numeric::Line;
-use crate::random::Random;
 use crate::verify::{Bound, BoundPlan};
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::{Params, ResolvedPlan, Space};
+use mscclpp_base::memory::check_available;
+use mscclpp_base::message::Message;
+use mscclpp_base::numeric::Line;
+use mscclpp_base::random::Random;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///
@@ -341,8 +341,8 @@ mod tests {
     use crate::cpu::Executor;
     use crate::cpu::executor::lock;
     use crate::verify::Verifier;
-    use crate::{DataType, Message};
     use mscclpp_algorithms as algorithms;
+    use mscclpp_base::{DataType, Message};
 
     #[test]
     fn stale_packets_are_ignored_when_flags_wrap() {

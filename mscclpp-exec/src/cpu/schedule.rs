@@ -16,10 +16,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{PoisonError, TryLockError};
 
 use super::plan_state::{Outcome, PlanState};
-use crate::error::Stall;
-use crate::interpret::{AgentState, Launch, Progress, Worker};
-use crate::numeric::{LINE, LINES};
-use crate::random::Random;
+use mscclpp_base::error::Stall;
+use mscclpp_base::interpret::{AgentState, Launch, Progress, Worker};
+use mscclpp_base::numeric::{LINE, LINES};
+use mscclpp_base::random::Random;
 
 /// Order in which agents run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -9,7 +9,7 @@ use super::driver;
 use super::executor::Inner;
 use super::memory::DeviceMemory;
 use super::stream::Stream;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// The address tables of a prepared plan.
 #[derive(Default)]

@@ -15,8 +15,8 @@ use super::plan_state::PlanState;
 use super::prepared_plan::Switches;
 use super::switch::{Multicasts, SwitchPath};
 use super::uses::{Unused, Uses};
-use crate::dtype::DataType;
-use crate::error::Error;
+use mscclpp_base::dtype::DataType;
+use mscclpp_base::error::Error;
 
 /// A range of a device's memory, whatever its origin: a [`DeviceBuffer`], a [tensor](super::dlpack::Tensor) of another
 /// library, an allocation of cudarc's, or any address. It is safe to create, because it is only a number; the contracts
@@ -93,7 +93,8 @@ impl DeviceBuffer {
         self.whole()
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 
 use super::driver::{CaptureMode, Result, SharedDriver};
 use super::uses::Unused;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 thread_local! {
     /// Number of nested [`Stream::capture`](super::Stream::capture)s of this thread.
@@ -42,7 +42,7 @@ impl Drop for CaptureGuard {
 /// except its own.
 ///
 /// Memory that is freed meanwhile is memory that no launch uses.
-pub(crate) struct SetUp {
+pub struct SetUp {
     driver: SharedDriver,
     before: CaptureMode,
     was_captured: bool,
@@ -89,7 +89,7 @@ pub(super) fn wait_for_users(driver: &SharedDriver) -> bool {
 ///
 /// # Errors
 /// [`Error::Capturing`].
-pub(crate) fn refuse_in_capture(what: &str) -> std::result::Result<(), Error> {
+pub fn refuse_in_capture(what: &str) -> std::result::Result<(), Error> {
     match CAPTURES.get() > 0 && SET_UPS.get() == 0 {
         true => Err(Error::Capturing { what: what.to_owned() }),
         false => Ok(()),

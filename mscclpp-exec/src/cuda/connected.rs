@@ -11,8 +11,8 @@ use super::ipc::{IpcGroup, PeerPath};
 use super::last_launch::LastLaunch;
 use super::plan_state::PlanState;
 use super::stream::{Stream, Used};
-use crate::error::Error;
 use crate::process::CallRing;
+use mscclpp_base::error::Error;
 
 impl Executor {
     /// Returns the ranks of this process, ascending.
@@ -26,7 +26,8 @@ impl Executor {
     }
 
     /// Returns the number of the executor in this process.
-    pub(crate) fn number(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn number(&self) -> u64 {
         self.inner.number
     }
 
@@ -42,12 +43,14 @@ impl Executor {
     }
 
     /// Returns the number of ranks per node, as requests state it: ranks of a node access the memory of each other.
-    pub(crate) fn ranks_per_node(&self) -> Result<u32, Error> {
+    #[doc(hidden)]
+    pub fn ranks_per_node(&self) -> Result<u32, Error> {
         Ok(mscclpp_bootstrap::ranks_per_node(&self.group()?.nodes))
     }
 
     /// Returns whether all ranks are on separate devices with multicast objects, and these are not disabled.
-    pub(crate) fn has_multicast(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_multicast(&self) -> bool {
         let separate = |group: &IpcGroup| {
             let ranks = 0..self.inner.ranks;
             ranks.clone().all(|rank| group.multicast(rank).1)
@@ -57,12 +60,14 @@ impl Executor {
     }
 
     /// Returns an error if an earlier failure excludes further calls.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), Error> {
         self.group()?.check()
     }
 
     /// Fails the communicator. Returns the error, or the cause that another rank reported first.
-    pub(crate) fn fail(&self, error: Error) -> Error {
+    #[doc(hidden)]
+    pub fn fail(&self, error: Error) -> Error {
         match self.group() {
             Ok(group) => group.abort(error),
             Err(internal) => internal,
@@ -70,29 +75,29 @@ impl Executor {
     }
 
     /// Allocates the rings in which the ranks of a node compare their calls. A call of all ranks.
-    pub(crate) fn share_call_ring(&self) -> Result<CallRing, Error> {
+    #[doc(hidden)]
+    pub fn share_call_ring(&self) -> Result<CallRing, Error> {
         self.group()?.session()?.share_call_ring()
     }
 
     /// Exchanges a value of every rank. A call of all ranks; `text` describes it.
-    pub(crate) fn gather<T: Serialize + for<'a> Deserialize<'a>>(
-        &self,
-        text: &str,
-        value: &T,
-    ) -> Result<Vec<T>, Error> {
+    #[doc(hidden)]
+    pub fn gather<T: Serialize + for<'a> Deserialize<'a>>(&self, text: &str, value: &T) -> Result<Vec<T>, Error> {
         let bytes = postcard::to_allocvec(value).map_err(|error| Error::Internal(error.to_string()))?;
         Ok(self.group()?.gather::<T>(text, &bytes, Vec::new())?.into_iter().map(|(value, _)| value).collect())
     }
 
     /// Allocates memory of this rank that can be shared, on all ranks or on none. A call of all ranks; `text` describes
     /// it.
-    pub(crate) fn alloc_on_all(&self, text: &str, bytes: u64) -> Result<DeviceBuffer, Error> {
+    #[doc(hidden)]
+    pub fn alloc_on_all(&self, text: &str, bytes: u64) -> Result<DeviceBuffer, Error> {
         let rank = self.group()?.rank;
         self.inner.agree(text, self.alloc(rank, bytes))
     }
 
     /// Shares memory of callers, if all ranks can. A call of all ranks.
-    pub(crate) fn share_on_all(&self, memory: DeviceSlice) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn share_on_all(&self, memory: DeviceSlice) -> Result<(), Error> {
         self.group()?.register(Ok(vec![memory])).map(|_| ())
     }
 
@@ -102,12 +107,14 @@ impl Executor {
     }
 
     /// Returns whether a launch of any plan has aborted.
-    pub(crate) fn has_aborted(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_aborted(&self) -> bool {
         self.any_plan(|context| context.has_aborted())
     }
 
     /// Aborts the pending launches of all plans, and later ones.
-    pub(crate) fn abort_launches(&self) {
+    #[doc(hidden)]
+    pub fn abort_launches(&self) {
         self.any_plan(|context| {
             context.abort();
             false
@@ -115,24 +122,28 @@ impl Executor {
     }
 
     /// Waits until the launches of this rank are complete: that on the last stream, which follows all others.
-    pub(crate) fn wait_for_launches(&self) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn wait_for_launches(&self) -> Result<(), Error> {
         self.inner.wait_for_launches()
     }
 
     /// Returns the bytes of scratch of all plans.
-    pub(crate) fn scratch_bytes(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn scratch_bytes(&self) -> u64 {
         let contexts = self.inner.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         contexts.iter().map(|context| context.scratch_bytes()).sum()
     }
 
     /// Returns whether the eager launches of this rank are complete.
-    pub(crate) fn is_idle(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_idle(&self) -> bool {
         let order = self.inner.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
         order.last.iter().filter_map(LastLaunch::used).all(Used::is_done)
     }
 
     /// Waits until port channels have drained. The streams of all launches are synchronized.
-    pub(crate) fn drain_ports(&self) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn drain_ports(&self) -> Result<(), Error> {
         let contexts = self.inner.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         contexts.iter().try_for_each(|context| context.drain(self.inner.timeout))
     }

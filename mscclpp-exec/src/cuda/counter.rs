@@ -10,7 +10,7 @@ use super::driver::SharedDriver;
 use super::lend::Lent;
 use super::memory::DeviceMemory;
 use super::stream::{Event, Stream};
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// Number of counters that are allocated together.
 const SLAB: u64 = 512;
@@ -40,7 +40,7 @@ impl FreeCounters {
 }
 
 /// A counter. Those that are dropped are used again, from their last value on.
-pub(crate) struct Counter {
+pub struct Counter {
     device: Device,
     address: u64,
     /// The last value that a stream waits for.
@@ -53,7 +53,7 @@ impl Counter {
     ///
     /// # Errors
     /// [`Error::Driver`]; [`Error::Capturing`].
-    pub(crate) fn new(device: &Device) -> Result<Self, Error> {
+    pub fn new(device: &Device) -> Result<Self, Error> {
         let (address, last) = device.counters().take(device.driver())?;
         Ok(Self { device: device.clone(), address, last, is_released: false })
     }
@@ -63,7 +63,7 @@ impl Counter {
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn defer<'a>(
+    pub fn defer<'a>(
         &mut self,
         memory: Lent<'a>,
         stream: &'a Stream,
@@ -81,7 +81,7 @@ impl Counter {
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn release(&mut self, stored: &Stream) -> Result<(), Error> {
+    pub fn release(&mut self, stored: &Stream) -> Result<(), Error> {
         self.is_released = true;
         let released = Ticket { _device: self.device.clone(), address: self.address, value: self.last + RELEASED };
         // Other streams may have work that does not end.
@@ -155,7 +155,7 @@ impl Progress {
 }
 
 /// Work on memory that another stream lends, which waits for it.
-pub(crate) struct DeferredWork {
+pub struct DeferredWork {
     /// The lending stream has reached its call.
     begin: Event,
     memory: DeviceSlice,
@@ -169,11 +169,7 @@ impl DeferredWork {
     /// # Errors
     /// Those of `enqueue`, after which the waits are not ended; [`Error::Driver`], also why the lending stream does not wait: then
     /// nothing is enqueued.
-    pub(crate) fn run(
-        &self,
-        stream: &Stream,
-        enqueue: impl FnOnce(&Lent<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub fn run(&self, stream: &Stream, enqueue: impl FnOnce(&Lent<'_>) -> Result<(), Error>) -> Result<(), Error> {
         stream.wait_for(&self.begin)?;
         // Locked until all is enqueued, so that the memory stays lent.
         let mut state = self.progress.lock();
@@ -189,7 +185,7 @@ impl DeferredWork {
 }
 
 /// Wait of a stream for work on memory that it lends. Dropping it enqueues the wait.
-pub(crate) struct DeferredWait<'a> {
+pub struct DeferredWait<'a> {
     ticket: Ticket,
     stream: &'a Stream,
     progress: Arc<Progress>,
@@ -202,7 +198,7 @@ impl DeferredWait<'_> {
     ///
     /// # Errors
     /// [`Error::Driver`], after which the work does not use the memory any more.
-    pub(crate) fn enqueue(mut self) -> Result<(), Error> {
+    pub fn enqueue(mut self) -> Result<(), Error> {
         self.enqueue_once()
     }
 

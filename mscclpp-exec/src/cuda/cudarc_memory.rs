@@ -11,8 +11,8 @@ use super::buffers::DeviceSlice;
 use super::driver::Handle;
 use super::lend::{DeviceMut, DeviceRef, Lent};
 use super::stream::{Lane, Stream};
-use crate::dtype::Element;
-use crate::error::Error;
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
 
 /// A call's stream, and the stream of a slice that the call uses.
 struct Order {

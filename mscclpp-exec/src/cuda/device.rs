@@ -14,9 +14,9 @@ use super::jit::{self, Cache, Module, Source};
 use super::libcuda::{self, Cuda};
 use super::memory::DeviceMemory;
 use super::stream::Stream;
-use crate::dtype::DataType;
-use crate::error::Error;
-use crate::numeric::AccumType;
+use mscclpp_base::dtype::DataType;
+use mscclpp_base::error::Error;
+use mscclpp_base::numeric::AccumType;
 
 /// A CUDA device. Cheap to clone; clones are the same device.
 ///
@@ -141,7 +141,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn transfer_stream(&self) -> Result<Stream, Error> {
+    #[doc(hidden)]
+    pub fn transfer_stream(&self) -> Result<Stream, Error> {
         Stream::with_priority(self, Priority::Second)
     }
 
@@ -172,16 +173,19 @@ impl Device {
     }
 
     /// Returns whether both are the same device, whether opened once or several times.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn is_same(&self, other: &Self) -> bool {
         self.properties().uuid == other.properties().uuid
     }
 
     /// Describes the device for messages.
-    pub(crate) fn label(&self) -> String {
+    #[doc(hidden)]
+    pub fn label(&self) -> String {
         self.properties().label()
     }
 
-    pub(super) fn driver(&self) -> &SharedDriver {
+    #[doc(hidden)]
+    pub fn driver(&self) -> &SharedDriver {
         &self.inner.driver
     }
 

@@ -22,8 +22,8 @@ use super::device::Device;
 use super::lend::{DeviceMut, DeviceRef, Lent};
 use super::stream::Stream;
 use super::uses::Uses;
-use crate::dtype::{DataType, Element};
-use crate::error::Error;
+use mscclpp_base::dtype::{DataType, Element};
+use mscclpp_base::error::Error;
 
 /// `DLDevice`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

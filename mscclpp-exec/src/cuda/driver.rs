@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calls;
 use super::jit::{Compiler, JitError};
-pub use crate::error::driver::DriverError;
+pub use mscclpp_base::error::driver::DriverError;
 
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
 

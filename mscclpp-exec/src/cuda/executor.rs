@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use mscclpp_core::plan::Plan;
@@ -20,10 +20,10 @@ use super::plan_state::PlanState;
 use super::prepared_plan::PreparedPlan;
 use super::stream::Stream;
 use super::uses::Unused;
-use crate::error::Error;
-use crate::interpret::{Params, resolve};
-use crate::message::Message;
 use crate::process;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::{Params, resolve};
+use mscclpp_base::message::Message;
 use mscclpp_bootstrap::{Bootstrap, place};
 
 /// Ranks that run plans on CUDA devices, each with its own buffers: all on one device, or on several.
@@ -40,6 +40,36 @@ pub struct Executor {
 }
 
 static_assertions::assert_impl_all!(Executor: Send, Sync);
+
+/// An executor that others keep alive.
+#[doc(hidden)]
+pub struct WeakExecutor(Weak<Inner>);
+
+impl WeakExecutor {
+    /// Returns whether the executor has not been dropped.
+    pub fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// Returns whether it is this one.
+    pub fn is(&self, executor: &Executor) -> bool {
+        self.0.as_ptr() == Arc::as_ptr(&executor.inner)
+    }
+}
+
+impl Executor {
+    /// Returns a reference that does not keep the executor alive.
+    #[doc(hidden)]
+    pub fn downgrade(&self) -> WeakExecutor {
+        WeakExecutor(Arc::downgrade(&self.inner))
+    }
+
+    /// Returns the device of each rank of this process.
+    #[doc(hidden)]
+    pub fn local_devices(&self) -> impl Iterator<Item = &Device> {
+        self.inner.local().map(|(_, device)| device)
+    }
+}
 
 /// Settings of an [`Executor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -220,7 +250,8 @@ impl Executor {
     }
 
     /// Creates the executor of ranks that also make the calls of a process executor: one sequence of calls covers both.
-    pub(crate) fn connect_ranks(ranks: process::Executor, device: &Device, options: Options) -> Result<Self, Error> {
+    #[doc(hidden)]
+    pub fn connect_ranks(ranks: process::Executor, device: &Device, options: Options) -> Result<Self, Error> {
         let num_ranks = ranks.num_ranks();
         let group = IpcGroup::new(ranks, device)?;
         let devices = vec![device.clone()];
@@ -289,7 +320,8 @@ impl Executor {
     ///
     /// # Errors
     /// [`Error::NotLocalRank`] with the first one that is not.
-    pub(crate) fn check_local(&self) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn check_local(&self) -> Result<(), Error> {
         let other = (0..self.inner.ranks).find(|rank| self.inner.device(*rank).is_none());
         other.map_or(Ok(()), |rank| Err(Error::NotLocalRank { rank }))
     }

@@ -5,11 +5,11 @@ use std::fmt;
 use super::buffers::DeviceSlice;
 use super::executor::Executor;
 use super::ipc::FlatRange;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// Memory of all ranks of a communicator on one host, mapped in one range of addresses of this rank's device, that of each rank
 /// at the same distance from the one before: for kernels of the user, which compute the addresses. Of
-/// [`OnStream::flat_mapping`](crate::OnStream::flat_mapping).
+/// [`OnStream::flat_mapping`](mscclpp_communicator::OnStream::flat_mapping).
 ///
 /// The memory stays mapped until this is dropped, which must not happen as long as work uses it.
 pub struct FlatMapping {
@@ -47,7 +47,8 @@ impl Executor {
     ///
     /// # Errors
     /// [`Error::NotShareable`] on all ranks if one of them cannot share its memory, or is on another host.
-    pub(crate) fn flat_mapping(&self, memory: DeviceSlice) -> Result<FlatMapping, Error> {
+    #[doc(hidden)]
+    pub fn flat_mapping(&self, memory: DeviceSlice) -> Result<FlatMapping, Error> {
         Ok(FlatMapping { range: self.group()?.map_flat(memory)?, ranks: self.inner.ranks })
     }
 }

@@ -1,7 +1,7 @@
 //! Prebuilt images by data type and accumulator.
 
-use crate::dtype::DataType;
-use crate::numeric::AccumType;
+use mscclpp_base::dtype::DataType;
+use mscclpp_base::numeric::AccumType;
 
 use mscclpp_kernels::{IMAGES, Images};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::buffers::DeviceSlice;
 use super::stream::{Lane, Stream};
 use super::uses::Uses;
-use crate::dtype::Element;
-use crate::error::Error;
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
 
 /// Device memory of elements `T` that a call may read: a [`DeviceVec`](super::DeviceVec) or a part of it, a slice or view of
 /// cudarc's, a [tensor](super::dlpack::Tensor) of another library.
@@ -47,13 +47,13 @@ pub struct Lent<'a> {
 
 /// Position of memory in a registered allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Registration {
+pub struct Registration {
     /// Number of the executor with which it is registered.
-    pub(crate) executor: u64,
+    pub executor: u64,
     /// Number of the allocation, the same on all ranks.
-    pub(crate) allocation: u64,
+    pub allocation: u64,
     /// Its first byte in the allocation.
-    pub(crate) offset: u64,
+    pub offset: u64,
 }
 
 impl<'a> Lent<'a> {
@@ -104,12 +104,13 @@ impl<'a> Lent<'a> {
         self.slice
     }
 
-    pub(crate) fn registration(&self) -> Option<Registration> {
+    #[doc(hidden)]
+    pub fn registration(&self) -> Option<Registration> {
         self.registration
     }
 
     /// Returns elements of it, as long as it stays lent; as many of the range as there are.
-    pub(crate) fn part<T: Element>(&self, range: Range<usize>) -> Lent<'_> {
+    pub fn part<T: Element>(&self, range: Range<usize>) -> Lent<'_> {
         let size = size_of::<T>() as u64;
         let (begin, end) = (range.start as u64 * size, range.end as u64 * size);
         let begin = begin.min(self.slice.bytes);
@@ -120,7 +121,7 @@ impl<'a> Lent<'a> {
     }
 
     /// Returns the number of elements.
-    pub(crate) fn len<T: Element>(&self) -> usize {
+    pub fn len<T: Element>(&self) -> usize {
         self.slice.bytes as usize / size_of::<T>()
     }
 }

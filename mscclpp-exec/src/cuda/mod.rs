@@ -20,11 +20,11 @@
 //! [`Driver`] and its supertraits in [`calls`] are all that the executor requires of a driver. CUDA's driver implements
 //! them; a simulator may, too.
 //!
-//! Packets of both kinds ([`PacketType`](crate::PacketType)) have the same memory layout and are always moved in pairs of 8
+//! Packets of both kinds ([`PacketType`](mscclpp_base::PacketType)) have the same memory layout and are always moved in pairs of 8
 //! bytes of payload. Switch channels go through multicast objects where these are available ([`SwitchPath`]), otherwise
 //! to the members' memories one by one.
 
-pub(crate) mod abi;
+pub mod abi;
 mod addresses;
 mod buffers;
 pub mod calls;
@@ -47,7 +47,6 @@ mod lend;
 mod libcuda;
 mod memory;
 mod multicast;
-pub mod native;
 mod nodes;
 mod packet_areas;
 mod peer;
@@ -69,30 +68,39 @@ mod vector;
 mod verify;
 mod watch;
 
-pub use crate::error::unavailable::CudaUnavailable;
 pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
-pub(crate) use capture::{SetUp, refuse_in_capture};
-pub(crate) use counter::{Counter, DeferredWait, DeferredWork};
+#[doc(hidden)]
+pub use capture::{SetUp, refuse_in_capture};
+#[doc(hidden)]
+pub use counter::{Counter, DeferredWait, DeferredWork};
 pub use device::{Device, current_device, device_count};
 pub use driver::{
     Allocation, CaptureMode, Driver, DriverError, Entered, Export, Fabric, Handle, Mapped, Mapping, Peer, Properties,
     SharedDriver, Source,
 };
+#[doc(hidden)]
+pub use executor::WeakExecutor;
 pub use executor::{Executor, Options, PrepareOptions};
 pub use flat_mapping::FlatMapping;
 pub use ipc::PeerPath;
-pub(crate) use lend::Registration;
+#[doc(hidden)]
+pub use lend::Registration;
 pub use lend::{DeviceMut, DeviceRef, Lent};
+pub use mscclpp_base::error::unavailable::CudaUnavailable;
 pub use multicast::MulticastUnavailable;
 pub use peer_window::PeerWindow;
 pub use prepared_plan::PreparedPlan;
-pub(crate) use registered::Dropped;
+#[doc(hidden)]
+pub use registered::Dropped;
 pub use registered::{NotRegistered, Registered, RegisteredView, RegisteredViewMut};
 pub use specialize::{NotSpecialized, specialized_source};
-pub(crate) use staged::{Access, Staged, StagedPart, lent_slices};
+#[doc(hidden)]
+pub use staged::{Access, Staged, StagedPart, lent_slices};
 pub use stream::{Event, Graph, Stream};
 pub use switch::SwitchPath;
 pub use timing::{LaunchTimes, time, time_launches};
-pub(crate) use vector::bytes_of;
+#[doc(hidden)]
+pub use vector::bytes_of;
 pub use vector::{DeviceVec, DeviceView, DeviceViewMut};
-pub(crate) use watch::CHECK_INTERVAL;
+#[doc(hidden)]
+pub use watch::CHECK_INTERVAL;

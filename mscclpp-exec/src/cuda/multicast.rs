@@ -15,8 +15,8 @@ use super::buffers::DeviceSlice;
 use super::capture::wait_for_users;
 use super::driver::{DriverError, Handle, SharedDriver};
 use super::executor::Inner;
-use crate::error::Error;
-use crate::shm::{SharedFile, own_file};
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::{SharedFile, own_file};
 
 /// Why a switch channel reads and writes its members' memories one by one.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]

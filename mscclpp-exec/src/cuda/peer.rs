@@ -1,7 +1,7 @@
 //! Peer access between devices.
 
 use super::device::Device;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// Enables access of each of these devices to the memory of every other one.
 ///

@@ -6,10 +6,10 @@ use super::buffers::DeviceSlice;
 use super::executor::Executor;
 use super::ipc::PeerMemory;
 use super::multicast::{self, MulticastObject};
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// Memory of all ranks of a communicator, which this rank's device accesses directly where the ranks are on one node: for streams
-/// and kernels of the user, which use the addresses. Of [`OnStream::peer_window`](crate::OnStream::peer_window).
+/// and kernels of the user, which use the addresses. Of [`OnStream::peer_window`](mscclpp_communicator::OnStream::peer_window).
 ///
 /// The memory of other ranks stays mapped until this is dropped, which must not happen as long as work uses it.
 pub struct PeerWindow {
@@ -52,7 +52,8 @@ impl Executor {
     ///
     /// # Errors
     /// [`Error::NotShareable`] on all ranks if one of them cannot share its memory.
-    pub(crate) fn peer_window(&self, memory: DeviceSlice) -> Result<PeerWindow, Error> {
+    #[doc(hidden)]
+    pub fn peer_window(&self, memory: DeviceSlice) -> Result<PeerWindow, Error> {
         let (inner, group) = (&self.inner, self.group()?);
         let (all, mappings) = group.register(Ok(vec![memory]))?;
         let own_node = group.nodes.get(group.rank as usize);

@@ -22,11 +22,13 @@ use super::specialize::SpecializedKernels;
 use super::switch::{Groups, MulticastBuffer, Multicasts, SwitchPath};
 use super::tables::{Counters, Tables};
 use super::uses::Unused;
-use crate::error::{Error, LaunchAborted, Stall};
-use crate::interpret::{ResolvedPlan, Space};
-use crate::passes::insert_launch_barriers::{LaunchBarriers, Placement, insert_launch_barriers, needed_barriers};
-use crate::process::{self, check_nodes};
-use crate::random::Random;
+use mscclpp_base::error::{Error, LaunchAborted, Stall};
+use mscclpp_base::interpret::check_nodes;
+use mscclpp_base::interpret::{ResolvedPlan, Space};
+use mscclpp_base::passes::insert_launch_barriers::{
+    LaunchBarriers, Placement, insert_launch_barriers, needed_barriers,
+};
+use mscclpp_base::random::Random;
 
 /// State of a plan on the devices of an executor. Launches of all sizes share it, one at a time.
 pub(super) struct PlanState {
@@ -133,7 +135,7 @@ impl PlanState {
         let mut barriers = LaunchBarriers { marks: Vec::new(), begins: Vec::new(), signals: 0 };
         if let Some(group) = several {
             check_nodes(&program, &group.nodes)?;
-            links = process::links(&program, &group.nodes);
+            links = mscclpp_base::interpret::links(&program, &group.nodes);
         }
         if spans {
             let remote: BTreeSet<u32> = links.iter().map(|&(rank, _)| rank).collect();

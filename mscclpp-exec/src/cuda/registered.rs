@@ -9,13 +9,13 @@ use super::buffers::DeviceSlice;
 use super::lend::{DeviceMut, DeviceRef, Lent, Registration};
 use super::stream::Stream;
 use super::vector::bytes_of;
-use crate::dtype::Element;
-use crate::error::Error;
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
 
 /// Where registered memory goes when its owner drops it, until no rank uses it any more.
-pub(crate) type Dropped = OnceLock<Box<dyn Send + Sync>>;
+pub type Dropped = OnceLock<Box<dyn Send + Sync>>;
 
-/// Device memory that the caller allocated, registered with a communicator by [`OnStream::register`](crate::OnStream::register):
+/// Device memory that the caller allocated, registered with a communicator by [`OnStream::register`](mscclpp_communicator::OnStream::register):
 /// calls on it and on its parts use it in place. It is freed by the first `alloc` or `register` after all ranks have dropped it,
 /// or with the communicator.
 pub struct Registered<M: Send + Sync + 'static> {
@@ -41,7 +41,8 @@ pub struct RegisteredViewMut<'a, T, M: Send + Sync + 'static> {
 }
 
 impl<M: Send + Sync + 'static> Registered<M> {
-    pub(crate) fn new(memory: M, slice: DeviceSlice, registration: Registration, dropped: Arc<Dropped>) -> Self {
+    #[doc(hidden)]
+    pub fn new(memory: M, slice: DeviceSlice, registration: Registration, dropped: Arc<Dropped>) -> Self {
         Self { memory: Some(memory), slice, registration, dropped }
     }
 

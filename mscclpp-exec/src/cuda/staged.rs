@@ -8,11 +8,11 @@ use super::buffers::{Binding, DeviceBuffer, DeviceSlice};
 use super::lend::{DeviceMut, DeviceRef, Lent};
 use super::prepared_plan::PreparedPlan;
 use super::stream::Stream;
-use crate::dtype::Element;
-use crate::error::Error;
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
 
 /// A binding to two buffers of the library, for input and output.
-pub(crate) struct Staged {
+pub struct Staged {
     // Dropped first: its destructor waits for pending launches.
     binding: Binding,
     buffers: Arc<[DeviceBuffer; 2]>,
@@ -20,10 +20,13 @@ pub(crate) struct Staged {
 
 /// A part of lent memory, in bytes.
 #[derive(Clone, Copy)]
-pub(crate) struct StagedPart<'a> {
-    pub(crate) lent: &'a Lent<'a>,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
+pub struct StagedPart<'a> {
+    /// The memory.
+    pub lent: &'a Lent<'a>,
+    /// The first byte.
+    pub offset: u64,
+    /// The number of bytes.
+    pub bytes: u64,
 }
 
 impl StagedPart<'_> {
@@ -38,7 +41,7 @@ impl StagedPart<'_> {
 
 /// How a launch uses memory that callers lend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub enum Access {
     /// No other rank accesses it, so that it may be any memory of the device.
     Own,
     /// Other ranks access it, so that it has to be bound.
@@ -49,7 +52,7 @@ pub(crate) enum Access {
 
 impl PreparedPlan {
     /// Returns how launches of a call use the memory that its caller lends; the same on all ranks.
-    pub(crate) fn access(&self) -> Access {
+    pub fn access(&self) -> Access {
         let program = self.program();
         let Collective { in_place, kind, root, .. } = self.collective();
         // The root of a broadcast lends its buffer for reading.
@@ -69,7 +72,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`launch_bound`](Self::launch_bound).
-    pub(crate) fn launch_own(
+    pub fn launch_own(
         &mut self,
         input: Option<StagedPart<'_>>,
         output: StagedPart<'_>,
@@ -93,7 +96,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
-    pub(crate) fn stage(&self, buffers: &Arc<[DeviceBuffer; 2]>) -> Result<Staged, Error> {
+    pub fn stage(&self, buffers: &Arc<[DeviceBuffer; 2]>) -> Result<Staged, Error> {
         let [input, output] = self.lens();
         let slice = |at: usize, bytes| DeviceSlice { bytes, ..buffers[at].whole() };
         let second = if output == 0 { DeviceSlice::EMPTY } else { slice(1, output) };
@@ -109,7 +112,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`launch_bound`](Self::launch_bound).
-    pub(crate) fn launch_staged(
+    pub fn launch_staged(
         &mut self,
         staged: &Staged,
         input: Option<StagedPart<'_>>,
@@ -140,7 +143,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`launch_bound`](Self::launch_bound).
-    pub(crate) fn launch_lent(
+    pub fn launch_lent(
         &mut self,
         binding: &Binding,
         input: Option<&Lent<'_>>,
@@ -157,7 +160,7 @@ impl PreparedPlan {
 }
 
 /// Returns the slices of lent memory for a binding.
-pub(crate) fn lent_slices(input: Option<&Lent<'_>>, output: &Lent<'_>) -> [DeviceSlice; 2] {
+pub fn lent_slices(input: Option<&Lent<'_>>, output: &Lent<'_>) -> [DeviceSlice; 2] {
     match input {
         Some(input) => [input.as_slice(), output.as_slice()],
         None => [output.as_slice(), DeviceSlice::EMPTY],
@@ -169,7 +172,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
-    pub(crate) fn read<T: Element>(&self, memory: &Lent<'_>) -> Result<Vec<T>, Error> {
+    pub fn read<T: Element>(&self, memory: &Lent<'_>) -> Result<Vec<T>, Error> {
         let device = self.devices().next();
         let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
         let mut elements = vec![T::zeroed(); memory.len::<T>()];
@@ -195,7 +198,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
-    pub(crate) fn copy_lent(&self, device: &super::Device, to: &Lent<'_>, from: &Lent<'_>) -> Result<(), Error> {
+    pub fn copy_lent(&self, device: &super::Device, to: &Lent<'_>, from: &Lent<'_>) -> Result<(), Error> {
         let lane = self.on(device.driver())?;
         let (to, from) = (to.as_slice(), from.as_slice());
         Ok(lane.driver().copy(to.address, from.address, to.bytes.min(from.bytes), lane.handle())?)

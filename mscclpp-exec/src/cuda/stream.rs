@@ -11,7 +11,7 @@ use super::calls::Priority;
 use super::capture::{CaptureGuard, SetUp};
 use super::device::Device;
 use super::driver::{self, CaptureMode, Driver, Entered, Handle, SharedDriver};
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// Interval at which a destructor polls an event.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
@@ -121,7 +121,8 @@ impl Stream {
 
     /// Returns the stream as one of other code, for work that streams follow which this one waits for: what follows it begins
     /// when this work is complete, whatever is enqueued after it.
-    pub(crate) fn borrowed(&self) -> Self {
+    #[doc(hidden)]
+    pub fn borrowed(&self) -> Self {
         Self { lanes: self.lanes.iter().map(Lane::borrowed).collect() }
     }
 
@@ -202,7 +203,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::StreamDeviceMismatch`] if the stream has no device; [`Error::Driver`].
-    pub(crate) fn set_up(&self, is_captured: bool) -> Result<SetUp, Error> {
+    #[doc(hidden)]
+    pub fn set_up(&self, is_captured: bool) -> Result<SetUp, Error> {
         let device = self.devices().next();
         let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
         Ok(SetUp::begin(device.driver(), is_captured)?)
@@ -212,7 +214,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn enter(&self) -> Result<Entered, Error> {
+    #[doc(hidden)]
+    pub fn enter(&self) -> Result<Entered, Error> {
         Ok(self.lanes.first().map_or_else(|| Ok(Entered::default()), |lane| lane.driver().enter())?)
     }
 
@@ -220,7 +223,8 @@ impl Stream {
     ///
     /// # Errors
     /// As [`set_up`](Self::set_up).
-    pub(crate) fn relax_thread(&self) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn relax_thread(&self) -> Result<(), Error> {
         for device in self.devices() {
             device.driver().exchange_capture_mode(CaptureMode::Relaxed)?;
         }
@@ -228,7 +232,8 @@ impl Stream {
     }
 
     /// Returns its devices.
-    pub(crate) fn devices(&self) -> impl Iterator<Item = &Device> {
+    #[doc(hidden)]
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
         self.lanes.iter().map(|lane| &lane.device)
     }
 

@@ -8,10 +8,10 @@ use super::buffers::DeviceSlice;
 use super::executor::Inner;
 use super::multicast::{self, MulticastObject, MulticastUnavailable, Request};
 use super::tables::switch_opcode;
-use crate::dtype::DataType;
-use crate::error::Error;
-use crate::interpret::program::{Instr, Operand, ResolvedPlan, Space};
-use crate::numeric::AccumType;
+use mscclpp_base::dtype::DataType;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::program::{Instr, Operand, ResolvedPlan, Space};
+use mscclpp_base::numeric::AccumType;
 
 /// How the members of a switch channel reach one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,7 +266,7 @@ pub(super) fn combines(dtype: DataType, accumulate: AccumType, op: ReduceOp, flo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::select::is_reduced_by_switches;
+    use mscclpp_select::is_reduced_by_switches;
 
     #[test]
     fn selection_expects_of_switches_what_they_do() {

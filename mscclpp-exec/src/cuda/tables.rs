@@ -2,7 +2,7 @@
 //! once.
 
 use super::abi;
-use crate::interpret::program::{Instr, Opcode, ResolvedPlan, Space, UNPAIRED};
+use mscclpp_base::interpret::program::{Instr, Opcode, ResolvedPlan, Space, UNPAIRED};
 
 /// Bytes from one counter to the next, so that signals of different channels never share a sector.
 const SPACING: u64 = 64;
@@ -304,7 +304,7 @@ mod tests {
     use mscclpp_algorithms as algorithms;
 
     use super::*;
-    use crate::interpret::resolve;
+    use mscclpp_base::interpret::resolve;
 
     #[test]
     fn all_gather_loads_its_input_once_for_all_peers() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::buffers::Buffers;
 use super::prepared_plan::PreparedPlan;
 use super::stream::Stream;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// Duration of a launch; medians of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use super::device::{Device, device_count};
 use super::lend::{DeviceMut, DeviceRef, Lent, Registration};
 use super::stream::Stream;
 use super::uses::Unused;
-use crate::dtype::Element;
-use crate::error::Error;
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
 
-/// Elements in device memory, for calls of a communicator: [`OnStream::alloc`](crate::OnStream::alloc) allocates registered
+/// Elements in device memory, for calls of a communicator: [`OnStream::alloc`](mscclpp_communicator::OnStream::alloc) allocates registered
 /// memory, which calls use without copies, [`new`](Self::new) any other. Dropping it waits for the calls that use it; if its
 /// address was taken ([`as_slice`](Self::as_slice)) or a call was captured, until the device is idle.
 ///
@@ -110,17 +110,17 @@ impl<T: Element> DeviceVec<T> {
     }
 
     /// Returns the elements of an allocation, which has `len` of them.
-    pub(crate) fn of(memory: Arc<DeviceBuffer>, len: usize, registration: Option<Registration>) -> Self {
+    pub fn of(memory: Arc<DeviceBuffer>, len: usize, registration: Option<Registration>) -> Self {
         Self { memory, len, registration, elements: PhantomData }
     }
 
     /// Returns another handle of the same elements, for internal use: calls on them may race.
-    pub(crate) fn share(&self) -> Self {
+    pub fn share(&self) -> Self {
         Self::of(Arc::clone(&self.memory), self.len, self.registration)
     }
 
     /// Frees the elements, which no work uses, without a wait for the streams that used them.
-    pub(crate) fn free_unused(self) {
+    pub fn free_unused(self) {
         let _unused = Unused::begin();
         drop(self);
     }
@@ -205,7 +205,7 @@ impl<T: Element> DeviceVec<T> {
 }
 
 /// Returns the bytes of elements, `u64::MAX` if the number overflows: no device has them.
-pub(crate) fn bytes_of<T>(len: usize) -> u64 {
+pub fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
 }
 

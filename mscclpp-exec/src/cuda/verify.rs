@@ -1,8 +1,8 @@
 //! Buffers on devices, as a verifier fills and compares them.
 
 use super::Buffers;
-use crate::error::Error;
 use crate::verify::{FILL_BYTE, Verifier, VerifyReport};
+use mscclpp_base::error::Error;
 
 impl Verifier {
     /// Fills the buffers of the ranks of this process on their devices, as [`fill`](Self::fill) does. No pending work

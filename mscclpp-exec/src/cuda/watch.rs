@@ -4,10 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::stream::Stream;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// Interval at which a rank that waits for a stream checks the other ranks.
-pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(2);
+pub const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Pauses of a rank that has waited for a stream for long.
 const MIN_SLEEP: Duration = Duration::from_micros(50);
@@ -18,7 +18,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn synchronize_watching(&self, mut check: impl FnMut()) -> Result<(), Error> {
+    pub fn synchronize_watching(&self, mut check: impl FnMut()) -> Result<(), Error> {
         let begin = Instant::now();
         let mut next_check = begin;
         while !self.is_idle()? {

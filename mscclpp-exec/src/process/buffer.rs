@@ -13,10 +13,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::session::{Session, lost_descriptor};
-use crate::dtype::Element;
-use crate::error::Error;
-use crate::memory::check_available;
-use crate::shm::{Loan, Region, SecondMapping, Segment, Sent};
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
+use mscclpp_base::memory::check_available;
+use mscclpp_base::shm::{Loan, Region, SecondMapping, Segment, Sent};
 
 /// An allocation of callers that all ranks of a node made together: each has its own memory, and has mapped the others',
 /// those of this process too.

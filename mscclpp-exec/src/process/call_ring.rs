@@ -16,8 +16,8 @@ use mscclpp_bootstrap::odd_one_out;
 
 use super::plan_memory::{Parts, PlanMemory};
 use super::session::{CAUSE_GRACE_PERIOD, Session, fnv};
-use crate::error::Error;
-use crate::shm::SharedCacheLines;
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::SharedCacheLines;
 
 /// Number of calls that a rank's ring has.
 const RING: u64 = 256;
@@ -36,7 +36,7 @@ const STOPPED: usize = 1;
 const LINES: usize = 1 + RING as usize * ENTRY_LINES;
 
 /// A kind of call as it is written to the ring.
-pub(crate) struct CallText {
+pub struct CallText {
     id: u64,
     /// Hash of the words: entries of the ring that have them already are not written again.
     of_words: u64,
@@ -45,7 +45,7 @@ pub(crate) struct CallText {
 
 impl CallText {
     /// Creates the text of a kind of call. `text` distinguishes calls; `place` is only shown. Long texts are cut.
-    pub(crate) fn new(text: &str, place: &str) -> Self {
+    pub fn new(text: &str, place: &str) -> Self {
         // The text, a line break, the place.
         let mut bytes = [0; 8 * TEXT_WORDS];
         let place = format!("\n{place}");
@@ -70,7 +70,7 @@ fn describe(words: &[u64; TEXT_WORDS], number: u64) -> String {
 }
 
 /// The rings of the ranks of a node.
-pub(crate) struct CallRing {
+pub struct CallRing {
     /// By local rank: the rank, and its lines.
     rings: Vec<(u32, SharedCacheLines)>,
     /// Keeps the memory of the rings from being used otherwise.
@@ -91,7 +91,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Executor::alloc`](super::Executor::alloc).
-    pub(crate) fn share_call_ring(&mut self) -> Result<CallRing, Error> {
+    pub fn share_call_ring(&mut self) -> Result<CallRing, Error> {
         self.has_device = true;
         let bytes = SharedCacheLines::bytes(LINES);
         let memory = self.allocate(bytes, Parts::All, "call ring", "a call ring", true)?;
@@ -109,7 +109,7 @@ impl CallRing {
     }
 
     /// Records that this rank makes a call.
-    pub(crate) fn post(&mut self, call: &CallText) {
+    pub fn post(&mut self, call: &CallText) {
         let chain = (self.chain(self.number) ^ call.id).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
         self.number += 1;
         self.chains[(self.number % CHAINS) as usize] = chain;
@@ -132,7 +132,7 @@ impl CallRing {
     /// [`Mismatch`](bootstrap::Error::Mismatch) with the first different call;
     /// [`RankLeft`](bootstrap::Error::RankLeft) if a peer stopped without having made a call of this rank, or why the communicator has
     /// failed, which may be why it stopped.
-    pub(crate) fn compare(&mut self, bootstrap: &bootstrap::Bootstrap) -> Result<(), bootstrap::Error> {
+    pub fn compare(&mut self, bootstrap: &bootstrap::Bootstrap) -> Result<(), bootstrap::Error> {
         for local_rank in (0..self.rings.len()).filter(|&local_rank| local_rank != self.own_local_rank) {
             let ring = &self.rings[local_rank].1;
             // Read before the number, which does not change afterwards.
@@ -157,7 +157,7 @@ impl CallRing {
     }
 
     /// Records that no launch of this rank is pending, and that it makes no further call.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.rings[self.own_local_rank].1.line(0)[STOPPED].store(1, Release);
         // As in `post`: a peer that makes a call later sees it, or this rank sees the peer's call.
         fence(SeqCst);
@@ -165,7 +165,7 @@ impl CallRing {
 
     /// Returns whether no peer may access this rank's memory any more, after [`stop`](Self::stop): each has stopped or is in
     /// `lost`, or, unless a launch was aborted, has made no call that this rank has not made.
-    pub(crate) fn is_quiet(&self, lost: &[u32], was_aborted: bool) -> bool {
+    pub fn is_quiet(&self, lost: &[u32], was_aborted: bool) -> bool {
         let is_quiet = |(rank, ring): &(u32, SharedCacheLines)| {
             let is_even = !was_aborted && ring.at(0).load(Acquire) <= self.number;
             is_even || ring.line(0)[STOPPED].load(Acquire) != 0 || lost.contains(rank)
@@ -175,7 +175,7 @@ impl CallRing {
 
     /// Returns the error of a peer that has made a call which this rank will not make, after [`stop`](Self::stop). The peer finds it in
     /// [`compare`](Self::compare), unless it waits for other ranks in the call.
-    pub(crate) fn missed(&self, bootstrap: &bootstrap::Bootstrap) -> Option<bootstrap::Error> {
+    pub fn missed(&self, bootstrap: &bootstrap::Bootstrap) -> Option<bootstrap::Error> {
         let is_ahead = |(_, ring): &(u32, SharedCacheLines)| {
             ring.line(0)[STOPPED].load(Acquire) == 0 && ring.at(0).load(Acquire) > self.number
         };
@@ -264,7 +264,7 @@ mod tests {
     use std::panic::Location;
 
     use super::*;
-    use crate::shm::Segment;
+    use mscclpp_base::shm::Segment;
     use mscclpp_bootstrap::{Bootstrap, Error as Cause};
 
     fn rings(count: u32) -> (Vec<CallRing>, Vec<Bootstrap>) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::thread::futex;
 
-use crate::shm::SharedCacheLines;
+use mscclpp_base::shm::SharedCacheLines;
 use mscclpp_bootstrap as bootstrap;
 
 /// Number of calls whose lines are kept.

@@ -10,8 +10,8 @@ use super::at_exit;
 use super::buffer::SharedBuffer;
 use super::options::Options;
 use super::session::{CallHistory, Session};
-use crate::dtype::Element;
-use crate::error::Error;
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
 use mscclpp_bootstrap::{Bootstrap, MAX_TIMEOUT, place};
 
 /// A rank's handle to the process executor: allocates shared buffers, prepares plans. Clones are handles of the same
@@ -101,7 +101,8 @@ impl Executor {
     }
 
     /// Returns the last calls of this rank.
-    pub(crate) fn history(&self) -> &Arc<CallHistory> {
+    #[doc(hidden)]
+    pub fn history(&self) -> &Arc<CallHistory> {
         &self.inner.history
     }
 
@@ -114,7 +115,8 @@ impl Executor {
     }
 
     /// Sets the timeout of this rank's later calls, and returns the one before.
-    pub(crate) fn replace_timeout(&self, timeout: Duration) -> Result<Duration, Error> {
+    #[doc(hidden)]
+    pub fn replace_timeout(&self, timeout: Duration) -> Result<Duration, Error> {
         // An `Instant` is bounded.
         Ok(std::mem::replace(&mut self.inner.session()?.options.timeout, timeout.min(MAX_TIMEOUT)))
     }
@@ -144,12 +146,14 @@ impl Executor {
     /// # Errors
     /// As [`barrier`](Self::barrier).
     #[track_caller]
-    pub(crate) fn named_barrier(&self, text: &str) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn named_barrier(&self, text: &str) -> Result<(), Error> {
         self.inner.session()?.named_barrier(text)
     }
 
     /// Returns whether a rank of this node has started a call that this rank has yet to make; `false` while this rank is in a call.
-    pub(crate) fn has_started(&self, rank: u32) -> bool {
+    #[doc(hidden)]
+    pub fn has_started(&self, rank: u32) -> bool {
         self.inner.peek(|session| session.has_started(rank)).unwrap_or(false)
     }
 
@@ -173,7 +177,8 @@ impl Executor {
     /// # Errors
     /// As [`prepare`](Self::prepare), and the error of `call`.
     #[track_caller]
-    pub(crate) fn control<T>(
+    #[doc(hidden)]
+    pub fn control<T>(
         &self,
         text: &str,
         call: impl FnOnce(&Bootstrap) -> Result<T, mscclpp_bootstrap::Error>,

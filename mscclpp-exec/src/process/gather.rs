@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
-use crate::error::Error;
-use crate::shm::Sent;
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::Sent;
 
 /// Data that a rank sends to all others.
 #[derive(Serialize, Deserialize)]
@@ -68,8 +68,8 @@ mod tests {
 
     use super::super::Options;
     use super::*;
-    use crate::error::ErrorKind;
-    use crate::transport::Tcp;
+    use mscclpp_base::error::ErrorKind;
+    use mscclpp_transport::Tcp;
 
     /// Makes the call on ranks on two nodes, and returns their results.
     fn results(text: impl Fn(u32) -> &'static str + Sync) -> Vec<Result<(), Error>> {

@@ -14,13 +14,13 @@ use super::launch_loop::{LaunchEpoch, LaunchLoop};
 use super::plan::PlanState;
 use super::plan_memory::PlanMemory;
 use super::session::Session;
-use crate::dtype::Element;
-use crate::error::Error;
-use crate::interpret::{AgentState, Params, SLICES, Worker, copy};
-use crate::message::Message;
-use crate::passes::place_in_caller_memory::SLOTS;
-use crate::shm::{Loan, Views};
 use crate::verify::{Bound, BoundPlan};
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::{AgentState, Params, SLICES, Worker, copy};
+use mscclpp_base::message::Message;
+use mscclpp_base::passes::place_in_caller_memory::SLOTS;
+use mscclpp_base::shm::{Loan, Views};
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///
@@ -118,7 +118,8 @@ impl PreparedPlan {
 
     /// Returns the duration of the rank's last call in milliseconds, by the coarse clock.
     #[inline]
-    pub(crate) fn last_duration(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn last_duration(&self) -> u64 {
         self.inner.history.last_duration()
     }
 
@@ -196,7 +197,8 @@ impl PreparedPlan {
     /// # Errors
     /// As [`launch`](Self::launch).
     #[track_caller]
-    pub(crate) fn launch_source<T: Element>(&mut self, buffer: &[T]) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn launch_source<T: Element>(&mut self, buffer: &[T]) -> Result<(), Error> {
         self.check::<T>(true)?;
         let program = &self.context.program;
         if program.written[self.context.rank as usize] {
@@ -207,7 +209,8 @@ impl PreparedPlan {
 
     /// Returns whether a launch that follows `calls` others would wait for no other rank, if its slices are not registered: this rank
     /// has nothing to do, and others read a copy.
-    pub(crate) fn is_immediate(&self, calls: u64) -> bool {
+    #[doc(hidden)]
+    pub fn is_immediate(&self, calls: u64) -> bool {
         let is_short = self.params.buffers(&self.context.program).iter().all(|len| *len <= MAX_SHORT_BYTES);
         let PlanState { program, agents, proxy, is_read_only, .. } = &*self.context;
         let is_passive = proxy.is_none() && program.agents[agents.clone()].iter().all(|code| code.start == code.end);

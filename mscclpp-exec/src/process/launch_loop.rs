@@ -3,10 +3,10 @@
 use super::calls::BufferArgs;
 use super::plan::PlanState;
 use super::session::{Backoff, PARK_INTERVAL, Session};
-use crate::error::Error;
-use crate::interpret::{AgentState, Launch, Params, Progress, SLICES, Space, Worker};
-use crate::passes::place_in_caller_memory::SLOTS;
-use crate::shm::Views;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::{AgentState, Launch, Params, Progress, SLICES, Space, Worker};
+use mscclpp_base::passes::place_in_caller_memory::SLOTS;
+use mscclpp_base::shm::Views;
 use mscclpp_bootstrap::ActiveTimeout;
 
 /// State of a running launch.

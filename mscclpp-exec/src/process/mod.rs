@@ -32,7 +32,6 @@ mod gather;
 mod interrupt;
 mod launch;
 mod launch_loop;
-mod nodes;
 mod options;
 mod plan;
 mod plan_memory;
@@ -43,20 +42,21 @@ mod wire;
 
 pub use buffer::SharedBuffer;
 #[cfg(feature = "cuda")]
-pub(crate) use call_ring::{CallRing, CallText};
+#[doc(hidden)]
+pub use call_ring::{CallRing, CallText};
 pub use executor::Executor;
 #[cfg(feature = "cuda")]
-pub(crate) use interrupt::is_interrupted;
+#[doc(hidden)]
+pub use interrupt::is_interrupted;
 pub use interrupt::with_interrupt_check;
 pub use launch::PreparedPlan;
 #[cfg(any(test, feature = "cuda"))]
-pub(crate) use nodes::sends;
-pub(crate) use nodes::{check_nodes, links};
 pub use options::Options;
 #[cfg(feature = "cuda")]
-pub(crate) use prepare::describe;
-pub(crate) use session::CallHistory;
+#[doc(hidden)]
+pub use prepare::describe;
+#[doc(hidden)]
+pub use session::CallHistory;
 #[cfg(feature = "cuda")]
-pub(crate) use session::Session;
-#[cfg(test)]
-pub(crate) use wire::{Pool, PooledBuffer};
+#[doc(hidden)]
+pub use session::Session;

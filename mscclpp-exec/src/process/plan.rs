@@ -8,13 +8,13 @@ use std::sync::{Arc, OnceLock};
 use mscclpp_core::check::{LaunchBoundaries, launch_boundaries};
 use mscclpp_core::plan::Plan;
 
-use super::nodes::sends;
 use super::plan_memory::PlanMemory;
-use crate::error::Error;
-use crate::interpret::{AgentState, Counters, Operand, ResolvedPlan, Space, resolve};
-use crate::passes::RankSchedule;
-use crate::passes::place_in_caller_memory::Placement;
-use crate::shm::SharedCacheLines;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::sends;
+use mscclpp_base::interpret::{AgentState, Counters, Operand, ResolvedPlan, Space, resolve};
+use mscclpp_base::passes::RankSchedule;
+use mscclpp_base::passes::place_in_caller_memory::Placement;
+use mscclpp_base::shm::SharedCacheLines;
 
 /// State of a prepared plan. Launches of all message sizes share it, one at a time.
 pub(super) struct PlanState {

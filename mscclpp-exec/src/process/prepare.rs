@@ -7,15 +7,15 @@ use mscclpp_core::plan::Plan;
 use super::executor::Executor;
 use super::launch::PreparedPlan;
 use super::launch::RING_BYTES;
-use super::nodes::{check_nodes, links};
 use super::plan::{PlanState, Prepared, lines};
 use super::plan_memory::{Parts, PlanMemory};
 use super::session::Session;
-use crate::error::Error;
-use crate::interpret::{Params, ResolvedPlan, SLICES, resolve};
-use crate::message::Message;
-use crate::passes::place_in_caller_memory::SLOTS;
-use crate::shm::{SharedCacheLines, Views};
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::{Params, ResolvedPlan, SLICES, resolve};
+use mscclpp_base::interpret::{check_nodes, links};
+use mscclpp_base::message::Message;
+use mscclpp_base::passes::place_in_caller_memory::SLOTS;
+use mscclpp_base::shm::{SharedCacheLines, Views};
 
 impl Executor {
     /// Binds a plan to a message: does everything that can be done without buffers. A collective call of all ranks.
@@ -37,7 +37,8 @@ impl Executor {
 
     /// Does what [`prepare`](Self::prepare) does. `name`: how messages name the launches.
     #[track_caller]
-    pub(crate) fn prepare_as(&self, plan: &Plan, message: Message, name: Option<&str>) -> Result<PreparedPlan, Error> {
+    #[doc(hidden)]
+    pub fn prepare_as(&self, plan: &Plan, message: Message, name: Option<&str>) -> Result<PreparedPlan, Error> {
         let mut session = self.inner.session()?;
         let found = session.find_plan(plan, self.num_ranks())?;
         let options = session.options;
@@ -62,7 +63,7 @@ impl Executor {
 }
 
 /// Describes a call: `` plan `ring` (5f0c…), 1000 f32, sum, … ``
-pub(crate) fn describe(plan: &Plan, message: &Message) -> String {
+pub fn describe(plan: &Plan, message: &Message) -> String {
     let Message { count, dtype, op, accumulate, packet, any_size: _ } = message;
     let op = op.map_or("as planned", |op| op.name());
     let name: String = plan.name().chars().take(100).collect();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::launch_loop::{LaunchLoop, launch};
-use crate::error::{Error, LaunchAborted, Stall};
-use crate::interpret::{AgentState, Block, Launch, ResolvedPlan};
+use mscclpp_base::error::{Error, LaunchAborted, Stall};
+use mscclpp_base::interpret::{AgentState, Block, Launch, ResolvedPlan};
 use mscclpp_bootstrap as bootstrap;
 
 impl LaunchLoop<'_> {

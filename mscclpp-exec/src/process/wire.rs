@@ -34,15 +34,15 @@ use super::buffer::Shared;
 use super::calls::RING;
 use super::plan::{PlanState, Prepared};
 use super::plan_memory::PlanMemory;
-use crate::error::{Error, LateData};
-use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
-use crate::memory::Span;
-use crate::shm::Region;
-use crate::transport::hostile::Delay;
-use crate::transport::{
+use mscclpp_base::error::{Error, LateData};
+use mscclpp_base::interpret::{Launch, Remote, ResolvedPlan, Trigger};
+use mscclpp_base::memory::Span;
+use mscclpp_base::shm::Region;
+use mscclpp_bootstrap::{self as bootstrap, StreamKeys};
+use mscclpp_transport::hostile::Delay;
+use mscclpp_transport::{
     Destination, Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Tcp, Transport,
 };
-use mscclpp_bootstrap::{self as bootstrap, StreamKeys};
 
 /// Maximum number of bytes that a rank takes from a connection before it runs its thread blocks again.
 const MAX_TAKEN_BYTES: u64 = 2 << 20;
@@ -413,5 +413,7 @@ impl Remote for NodeConnections {
     }
 }
 
+#[cfg(test)]
+mod bandwidth;
 #[cfg(test)]
 mod tests;

@@ -9,11 +9,11 @@ use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
 use super::prepared::{BoundPlan, Prepared, send_distance};
 use super::value::{read, write};
-use crate::dtype::{DataType, Element};
-use crate::error::Error;
-use crate::interpret::Space;
-use crate::interpret::program::Reductions;
-use crate::layout::{ByteRun, Layout, View};
+use mscclpp_base::dtype::{DataType, Element};
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::Space;
+use mscclpp_base::interpret::program::Reductions;
+use mscclpp_base::layout::{ByteRun, Layout, View};
 
 /// Fills the inputs of a prepared plan and compares its outputs with its collective's postcondition, and with its
 /// program's expectations ([`Plan::expectations`](mscclpp_core::plan::Plan::expectations)), which are the only postcondition of a custom
@@ -90,7 +90,7 @@ impl fmt::Display for VerifyReport {
 }
 
 /// Byte that fills all memory that is not input, so that elements that no operation writes are detected.
-pub(crate) const FILL_BYTE: u8 = 0xa5;
+pub const FILL_BYTE: u8 = 0xa5;
 
 impl Verifier {
     /// Creates a verifier with exact values.
@@ -169,7 +169,7 @@ impl Verifier {
     }
 
     /// Writes the input of one rank.
-    pub(crate) fn write_input(&self, rank: u32, input: &mut [u8]) {
+    pub fn write_input(&self, rank: u32, input: &mut [u8]) {
         let dtype = self.dtype();
         for (index, element) in input.chunks_exact_mut(dtype.size()).enumerate() {
             write(dtype, self.expected.inputs.value(rank, index as u64), element);
@@ -205,7 +205,7 @@ impl Verifier {
     }
 
     /// Compares the outputs of some ranks.
-    pub(crate) fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
+    pub fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
         let mut report = VerifyReport { checked: 0, wrong: 0, first_mismatch: None };
         let covered = || outputs.iter().filter(|&&(rank, _)| self.expected.covers(rank));
         if self.expected.is_uniform() {

@@ -5,7 +5,7 @@ use mscclpp_core::types::ReduceOp;
 
 use super::pattern::{Inputs, Pattern};
 use super::value::as_element;
-use crate::dtype::DataType;
+use mscclpp_base::dtype::DataType;
 
 /// The oracle of a launch.
 #[derive(Clone, Copy, Debug)]

@@ -27,9 +27,9 @@ mod periodic_inputs;
 mod prepared;
 mod value;
 
-pub(crate) use compare::FILL_BYTE;
+pub use compare::FILL_BYTE;
 pub use compare::{Mismatch, Verifier, VerifyReport};
 pub use pattern::Pattern;
 pub use periodic_inputs::PeriodicInputs;
 pub use prepared::Prepared;
-pub(crate) use prepared::{Bound, BoundPlan};
+pub use prepared::{Bound, BoundPlan};

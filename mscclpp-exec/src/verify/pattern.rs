@@ -3,8 +3,8 @@
 use mscclpp_core::types::ReduceOp;
 
 use super::value::as_element;
-use crate::dtype::DataType;
-use crate::random::Random;
+use mscclpp_base::dtype::DataType;
+use mscclpp_base::random::Random;
 
 /// Kind of input values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

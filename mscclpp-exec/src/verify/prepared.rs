@@ -1,6 +1,6 @@
 //! Prepared plans of all executors, as a verifier sees them.
 
-use crate::interpret::{Params, ResolvedPlan};
+use mscclpp_base::interpret::{Params, ResolvedPlan};
 
 /// A prepared plan of any executor.
 pub trait Prepared: Bound {}
@@ -17,8 +17,8 @@ pub trait Bound {
 /// A plan and a message that is bound to it.
 #[doc(hidden)]
 pub struct BoundPlan<'a> {
-    pub(crate) program: &'a ResolvedPlan,
-    pub(crate) params: &'a Params,
+    pub program: &'a ResolvedPlan,
+    pub params: &'a Params,
 }
 
 /// Returns the rank distance over which a send-receive plan sends: a plan for several nodes may skip whole nodes.

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::dtype::{DataType, E4m3, E4m3B15, E5m2};
+use mscclpp_base::dtype::{DataType, E4m3, E4m3B15, E5m2};
 
 /// Expands a macro arm for the Rust type of a data type.
 macro_rules! with_type {

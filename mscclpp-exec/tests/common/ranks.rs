@@ -1,6 +1,6 @@
 //! Ranks on threads.
 
-use mscclpp_exec::Communicator;
+use mscclpp_communicator::Communicator;
 
 /// Runs a function on every rank of a communicator, each on a thread; returns the results in the order of ranks.
 pub(crate) fn on_ranks<R: Send>(ranks: u32, body: impl Fn(&Communicator) -> R + Sync) -> Vec<R> {

@@ -1,7 +1,8 @@
 //! Pipelined loops, and scratch that launches share.
 
+use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::OpKind::*;
-use mscclpp_core::plan::{Plan, raw::PlanTree};
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_exec::Message;
 use mscclpp_exec::cpu::{Executor, Options, Schedule};
 

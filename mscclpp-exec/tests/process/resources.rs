@@ -6,10 +6,11 @@ use std::process::Command;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_bootstrap::{Options, RootListener};
+use mscclpp_communicator::Communicator;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::types::ReduceOp;
+use mscclpp_exec::Message;
 use mscclpp_exec::process::{Executor, PreparedPlan};
-use mscclpp_exec::{Communicator, Message};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::results::plan_on;

@@ -5,14 +5,14 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod dividing;
 mod generate;
 
 use generate::{Random, Routes};
 use mscclpp_core::check::check;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::{Plan, raw::PlanTree};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_exec::verify::{Pattern, Verifier};

@@ -19,7 +19,7 @@
 
 mod alike;
 pub(crate) mod bases;
-#[path = "../../../mscclpp-core/src/check/loops/tests/brute.rs"]
+#[path = "../../../mscclpp-check/src/loops/tests/brute.rs"]
 mod brute;
 mod loops;
 pub(crate) mod mutants;

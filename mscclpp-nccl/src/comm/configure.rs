@@ -1,7 +1,7 @@
 //! What the environment states of new communicators: plans of the user, and the real NCCL to which calls are forwarded.
 
-use mscclpp_exec::Communicator;
-use mscclpp_exec::select::{LaunchLimits, Registry};
+use mscclpp_communicator::Communicator;
+use mscclpp_select::{LaunchLimits, Registry};
 
 use super::{Comm, lock};
 use crate::entry::Result;

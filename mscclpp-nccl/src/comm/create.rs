@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use mscclpp_bootstrap::{Options, Rendezvous, UniqueId as Id};
+use mscclpp_communicator::Communicator;
 use mscclpp_core::threads;
-use mscclpp_exec::Communicator;
 use mscclpp_exec::cuda::{Device, current_device, device_count};
 
 use super::configure::configure;

@@ -3,8 +3,9 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex};
 
+use mscclpp_communicator::Communicator;
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, DeviceSlice, DeviceVec, FlatMapping, PeerWindow};
-use mscclpp_exec::{Communicator, Error};
 
 use super::create::begin;
 use super::set_up::SetUp;

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use mscclpp_bootstrap::UniqueId as Id;
-use mscclpp_exec::Communicator;
+use mscclpp_communicator::Communicator;
 
 use super::create::{begin, check_ranks, create, device, id_of, leave_division, options, text};
 use super::{Comm, lock};

@@ -5,8 +5,9 @@ use std::sync::{Arc, TryLockError};
 use std::thread;
 use std::time::Duration;
 
+use mscclpp_communicator::Communicator;
 use mscclpp_core::threads;
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_exec::Error;
 
 use super::create::in_progress;
 use super::divisions::Division;

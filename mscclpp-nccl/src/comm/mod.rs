@@ -23,10 +23,11 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError
 
 use cudarc::driver::sys;
 use mscclpp_bootstrap::RootListener;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{Device, Stream};
-use mscclpp_exec::select::Choice;
-use mscclpp_exec::{__ProcessMark as ProcessMark, Communicator, Error};
+use mscclpp_exec::{__ProcessMark as ProcessMark, Error};
+use mscclpp_select::Choice;
 
 pub(crate) use self::create::{init_all, init_rank, init_scalable, own_device, run_all, unique_id};
 use self::device_comm::DeviceWindows;

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::ffi::c_void;
 
+use mscclpp_communicator::Communicator;
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::select::Request;
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_select::Request;
 
 use super::{Comm, all, lock};
 use crate::abi::{Code, Handle};
@@ -43,7 +44,7 @@ impl Comm {
     /// Checks that an algorithm serves a request, unless it was checked before.
     ///
     /// # Errors
-    /// [`Error::Select`] or [`Error::NoPlan`] if none does; those of [`check_request`](mscclpp_exec::OnStream::check_request).
+    /// [`Error::Select`] or [`Error::NoPlan`] if none does; those of [`check_request`](mscclpp_communicator::OnStream::check_request).
     pub(crate) fn check_served(
         &self,
         communicator: &Communicator,

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use mscclpp_exec::Communicator;
+use mscclpp_communicator::Communicator;
 
 use super::Comm;
 use crate::abi::{MAGIC, Team};

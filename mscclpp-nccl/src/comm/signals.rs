@@ -6,8 +6,9 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex};
 
+use mscclpp_communicator::OnStream;
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{DeviceVec, Event, PeerWindow, Stream};
-use mscclpp_exec::{Error, OnStream};
 
 use super::window::find_window;
 use super::{Comm, Memory, lock};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use mscclpp_bootstrap::place;
+use mscclpp_communicator::{Communicator, Group};
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::{Communicator, DataType, Error, Group, with_type};
+use mscclpp_exec::{DataType, Error, with_type};
 
 use super::{Comm, Memory};
 use crate::entry::Result;

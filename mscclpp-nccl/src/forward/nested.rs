@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use mscclpp_exec::Communicator;
+use mscclpp_communicator::Communicator;
 use mscclpp_exec::cuda::Device;
 
 use super::context::with_device;

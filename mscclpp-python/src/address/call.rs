@@ -1,9 +1,10 @@
 //! A collective call on two ranges of addresses.
 
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::{Communicator, DataType, Element, Error, with_type};
+use mscclpp_exec::{DataType, Element, Error, with_type};
 
 use super::memory::Memory;
 use super::target::{Algorithm, Target};

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mscclpp_bootstrap::{Address, Options, RootListener, Secret, UniqueId};
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, Stream, current_device, device_count};
-use mscclpp_exec::select::{Algorithm, Choice, Config, OrderPolicy};
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_select::{Algorithm, Choice, Config, OrderPolicy};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::select::Config;
+use mscclpp_select::Config;
 use pyo3::prelude::*;
 
 use crate::failure::Failure;

@@ -5,7 +5,8 @@ mod moves;
 mod reductions;
 
 use mscclpp_bootstrap::place;
-use mscclpp_exec::{Communicator, with_type};
+use mscclpp_communicator::Communicator;
+use mscclpp_exec::with_type;
 
 pub(crate) use self::memory::Staging;
 use self::memory::{concatenate, divide, read, written};

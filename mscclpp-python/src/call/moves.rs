@@ -1,7 +1,8 @@
 //! Calls that move data without changing it.
 
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::{Communicator, DataType, Error, with_type};
+use mscclpp_exec::{DataType, Error, with_type};
 
 use super::memory::{Staging, concatenate, divide, read, written};
 use crate::failure::Failure;

@@ -1,6 +1,7 @@
 //! Calls that reduce.
 
-use mscclpp_exec::{Communicator, Error, with_type};
+use mscclpp_communicator::Communicator;
+use mscclpp_exec::{Error, with_type};
 
 use super::memory::{Staging, concatenate, divide, read, written};
 use crate::failure::Failure;

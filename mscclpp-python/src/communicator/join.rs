@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mscclpp_bootstrap::{Options, RootListener};
+use mscclpp_communicator::Communicator;
 use mscclpp_core::threads;
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_exec::Error;
 use pyo3::prelude::*;
 
 use super::PyCommunicator;

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 
 use mscclpp_bootstrap::UniqueId;
-use mscclpp_exec::Communicator;
+use mscclpp_communicator::Communicator;
 use pyo3::prelude::*;
 
 use self::arguments::{pairs_of, same_bytes, same_kind};

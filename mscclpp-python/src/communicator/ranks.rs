@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mscclpp_exec::Communicator;
+use mscclpp_communicator::Communicator;
 
 use crate::call::{Call, Staging};
 use crate::device::Devices;

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_communicator::Communicator;
+use mscclpp_exec::Error;
 use pyo3::prelude::*;
 
 use super::{PyCommunicator, Submitted};

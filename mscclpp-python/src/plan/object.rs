@@ -10,7 +10,7 @@ use mscclpp_core::diag::Code;
 use mscclpp_core::export::for_reference;
 use mscclpp_core::plan::json::{self, Style};
 use mscclpp_core::plan::text::PlanText;
-use mscclpp_core::plan::{Format, Plan as Image};
+use mscclpp_core::plan::{Format, LoadPlan, Plan as Image};
 use mscclpp_exec::file;
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_communicator::Communicator;
+use mscclpp_exec::Error;
 use pyo3::prelude::*;
 
 use self::header::Header;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::place;
-use mscclpp_exec::Communicator;
+use mscclpp_communicator::Communicator;
 
 use super::header::Header;
 use crate::failure::Failure;

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Zeroable;
 use mscclpp_bootstrap::place;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::threads;
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_exec::Error;
 
 use super::header::Header;
 use super::{Inbox, Message, Receive};

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mscclpp_algorithms as algorithms;
-use mscclpp_core::plan::{Plan, raw::OpKind};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_exec::cuda::{Executor, Options};
 use mscclpp_exec::error::WaitsFor;
 use mscclpp_exec::{DataType, Error, Message};

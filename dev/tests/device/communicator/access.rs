@@ -2,11 +2,11 @@
 //! and data goes through memory of the host. The simulator rejects any other access.
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::{Communicator, OnStream};
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{Device, DeviceVec, PeerPath};
-use mscclpp_exec::{Communicator, OnStream};
 
 use super::cases::{Case, Home, call, every_case};
 use super::{Rank, each_on, group_options};

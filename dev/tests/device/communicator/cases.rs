@@ -4,13 +4,14 @@ use std::fmt::Debug;
 
 use half::{bf16, f16};
 use libtest_mimic::Failed;
+use mscclpp_communicator::{Communicator, OnStream};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::collective::CollectiveKind::{
     AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter, SendRecv,
 };
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{Device, DeviceMut, DeviceRef, DeviceVec, DeviceView, DeviceViewMut};
-use mscclpp_exec::{Communicator, E4m3, E4m3B15, E5m2, Element, Error, OnStream};
+use mscclpp_exec::{E4m3, E4m3B15, E5m2, Element, Error};
 
 /// Where the memory of a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::Communicator;
 use mscclpp_dev::{Options, machine, simulator};
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::Device;
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::error::ErrorKind;
-use mscclpp_exec::{Communicator, Error};
 
 use super::channels::{Gather, module, on_devices, options};
 use super::failures::READY;

@@ -1,11 +1,12 @@
 //! Channels for user-supplied kernels between nodes: port channels through the proxies of both sides, and nothing else.
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::Communicator;
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::Device;
 use mscclpp_exec::cuda::MulticastUnavailable;
 use mscclpp_exec::cuda::channels::ChannelError;
 use mscclpp_exec::error::ErrorKind;
-use mscclpp_exec::{Communicator, Error};
 
 use super::channels::{Gather, element, module, options};
 use super::failure;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::Communicator;
 use mscclpp_dev::{machine, simulator};
 use mscclpp_exec::cuda::channels::{
     ChannelError, ChannelOptions, Channels, DeviceBarrier, DeviceMemoryChannel, DevicePortChannel, DeviceSwitchChannel,
@@ -10,7 +11,7 @@ use mscclpp_exec::cuda::channels::{
 use mscclpp_exec::cuda::jit::{Cache, Module, Source};
 use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
 use mscclpp_exec::error::ErrorKind;
-use mscclpp_exec::{Communicator, Element, Error};
+use mscclpp_exec::{Element, Error};
 
 use super::{Rank, failure, group_options, in_threads};
 use crate::CACHE;

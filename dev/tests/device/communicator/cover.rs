@@ -6,12 +6,13 @@
 use std::collections::HashSet;
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind::{
     AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter, SendRecv,
 };
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Device;
-use mscclpp_exec::{Communicator, DataType, with_type};
+use mscclpp_exec::{DataType, with_type};
 
 use super::cases::{Case, Home, Small, call};
 use super::{each_on, group_options};

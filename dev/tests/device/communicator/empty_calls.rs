@@ -1,11 +1,12 @@
 //! Calls without elements are compared as all others, and launch nothing.
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::{Group, OnStream};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::machine;
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, DeviceVec};
 use mscclpp_exec::error::ErrorKind;
-use mscclpp_exec::{Error, Group, OnStream};
 
 use super::{group_options, in_threads};
 use crate::processes::machine_options;

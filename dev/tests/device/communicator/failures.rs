@@ -4,11 +4,12 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::{Communicator, OnStream};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::Options;
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, DeviceVec};
 use mscclpp_exec::error::ErrorKind;
-use mscclpp_exec::{Communicator, Error, OnStream};
 
 use super::{each_on, errors, failure, group_options};
 use crate::processes::{Job, machine_options};

@@ -4,12 +4,13 @@ use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, machine};
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
-use mscclpp_exec::select::{Choice, Config};
-use mscclpp_exec::{Communicator, Error};
+use mscclpp_select::{Choice, Config};
 
 use super::{each_on, failure, group_options, in_threads, on_devices};
 use crate::mock;

@@ -4,15 +4,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::{CudaContext, CudaSlice};
 use libtest_mimic::Failed;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::types::{BlockSync, ReduceOp};
 use mscclpp_dev::{Options, machine, simulator};
-use mscclpp_exec::cuda::dlpack::{self, ManagedTensor, Tensor};
+use mscclpp_exec::cuda::dlpack;
+use mscclpp_exec::cuda::dlpack::{ManagedTensor, Tensor};
 use mscclpp_exec::cuda::{Device, DeviceBuffer, DeviceVec, Stream};
-use mscclpp_exec::select::{Algorithm, Choice, LaunchLimits, Registry};
-use mscclpp_exec::{Communicator, DataType, Error};
+use mscclpp_exec::{DataType, Error};
 use mscclpp_macros::collective;
+use mscclpp_select::{Algorithm, Choice, LaunchLimits, Registry};
 
 use super::{each_on, errors, failure, group_options, in_threads, on_devices};
 use crate::mock;

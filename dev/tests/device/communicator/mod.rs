@@ -23,10 +23,11 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_bootstrap as bootstrap;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, machine, simulator};
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::Device;
-use mscclpp_exec::{Communicator, Error};
 
 use self::cases::{Home, every_case};
 use super::devices::{seeds_of_case, with_seeds};

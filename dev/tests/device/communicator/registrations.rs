@@ -1,11 +1,12 @@
 //! Memory of callers that is registered with a communicator.
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, simulator};
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, DeviceVec, Registered};
 use mscclpp_exec::error::ErrorKind;
-use mscclpp_exec::{Communicator, Error};
 
 use super::{failure, group_options, in_threads, on_devices};
 use crate::processes::machine_options;

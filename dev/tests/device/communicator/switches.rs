@@ -4,11 +4,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::{Communicator, OnStream};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{MulticastCounts, Options};
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, DeviceVec};
-use mscclpp_exec::select::OrderPolicy;
-use mscclpp_exec::{Communicator, Error, OnStream};
+use mscclpp_select::OrderPolicy;
 
 use super::{each_on, group_options};
 use crate::processes::machine_options;

@@ -4,12 +4,13 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::{Communicator, Group};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, simulator};
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
 use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::process::with_interrupt_check;
-use mscclpp_exec::{Communicator, Error, Group};
 
 use super::{each_on, errors, failure, group_options, in_threads};
 use crate::at;

@@ -1,11 +1,12 @@
 //! Transfers between two ranks on device memory, and the calls that are made of them.
 
 use libtest_mimic::Failed;
+use mscclpp_communicator::{Communicator, Group};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::Options;
+use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, DeviceVec};
 use mscclpp_exec::error::ErrorKind;
-use mscclpp_exec::{Communicator, Error, Group};
 
 use super::{each_on, failure, group_options, on_devices};
 use crate::processes::machine_options;

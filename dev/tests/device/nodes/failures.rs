@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::{Plan, raw::OpKind};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{self, Executor};
 use mscclpp_exec::error::{BlockedThreadBlock, WaitsFor};

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_bootstrap::Bootstrap;
+use mscclpp_communicator::Communicator;
 use mscclpp_core::plan::Plan;
 use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, Executor};
-use mscclpp_exec::{Communicator, DataType, Message};
+use mscclpp_exec::{DataType, Message};
 
 use super::{Work, allgathers, files_and_handles, machine_options};
 use crate::bits::shipped;

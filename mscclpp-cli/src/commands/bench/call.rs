@@ -8,7 +8,7 @@ use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::select::{Algorithm, CALLS, Registry};
+use mscclpp_select::{Algorithm, CALLS, Registry};
 
 use super::planless::PlanlessCall;
 use crate::args::{BenchArgs, BuildArgs, collective};

@@ -1,9 +1,9 @@
 //! Measures calls on devices: launches in a graph, timed by events.
 
-use mscclpp_exec::Communicator;
+use mscclpp_communicator::Communicator;
+use mscclpp_communicator::tune::check_launch;
 use mscclpp_exec::cuda::{Executor, Options, PrepareOptions, PreparedPlan, time};
-use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
-use mscclpp_exec::tune::check_launch;
+use mscclpp_select::{Backend, Choice, Config, Decision, Registry, Request};
 
 use super::super::devices::{JobDevices, describe, ranks_on_devices};
 use super::call::Call;
@@ -43,7 +43,7 @@ pub(super) fn bench(args: &Call, gpus: Option<u32>, sizes: &[u64]) -> Result<u64
         let executor = ranks_on_devices(ranks, gpus.unwrap_or(1), Options::default()).map_err(failed)?;
         let multicast = executor.devices().len() > 1 && executor.devices().iter().all(|of| of.properties().multicast);
         let of = |bytes| Request {
-            backend: select::Backend::Cuda,
+            backend: Backend::Cuda,
             multicast,
             max_blocks: executor.max_blocks(),
             ranks_per_node: args.ranks_per_node(ranks),
@@ -101,7 +101,7 @@ fn of_job(args: &Call, comm: &Communicator, registry: &Registry, sizes: &[u64]) 
     let JobDevices { executor, num_devices, multicast } =
         JobDevices::connect(comm, Options::default()).map_err(failed)?;
     let of = |bytes| Request {
-        backend: select::Backend::Cuda,
+        backend: Backend::Cuda,
         multicast,
         max_blocks: executor.max_blocks(),
         ..comm.request_of(args.collective, args.rooted.call.dtype, bytes)
@@ -182,7 +182,7 @@ fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request
     let plan = registry.plan(request, &decision).map_err(|source| mscclpp_exec::Error::NoPlan {
         rank: 0,
         request: request.to_string(),
-        source: Box::new(source),
+        message: source.to_string(),
     })?;
     let how = PrepareOptions::default().specialize(args.specialize);
     let run = world.prepare_with_options(&plan, request.message(), how).map_err(failed)?;
@@ -204,8 +204,8 @@ fn decide(args: &Call, registry: &Registry, request: &Request) -> Result<Decisio
     })
 }
 
-fn decided(decision: std::result::Result<Decision, select::SelectError>) -> Result<Decision> {
-    Ok(decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, source: Box::new(source) })?)
+fn decided(decision: std::result::Result<Decision, mscclpp_select::SelectError>) -> Result<Decision> {
+    Ok(decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, message: source.to_string() })?)
 }
 
 fn failed(error: mscclpp_exec::Error) -> Error {

@@ -9,10 +9,10 @@ mod tasks;
 
 use std::process::ExitCode;
 
+use mscclpp_communicator::Communicator;
+use mscclpp_communicator::tune::measure;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::Communicator;
-use mscclpp_exec::select::{Choice, Config, Registry, Request};
-use mscclpp_exec::tune::measure;
+use mscclpp_select::{Choice, Config, Registry, Request};
 
 use self::call::Call;
 use self::planless::PlanlessCall;
@@ -101,7 +101,10 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
         let plan = match &args.plan {
             Some(name) => name.clone(),
             None => {
-                let failed = |source| mscclpp_exec::Error::Select { rank: comm.rank(), source: Box::new(source) };
+                let failed = |source: mscclpp_select::SelectError| mscclpp_exec::Error::Select {
+                    rank: comm.rank(),
+                    message: source.to_string(),
+                };
                 comm.registry()?.select(&request).map_err(failed)?.algorithm.name().to_owned()
             }
         };

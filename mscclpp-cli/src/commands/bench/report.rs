@@ -1,9 +1,9 @@
 //! What `mscclpp bench` prints of a call on the CPU.
 
+use mscclpp_communicator::tune::Measurement;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
-use mscclpp_exec::select::Request;
-use mscclpp_exec::tune::Measurement;
+use mscclpp_select::Request;
 use serde_json::json;
 
 use crate::bandwidth::{bus_factor, gigabytes_per_second};

@@ -1,8 +1,8 @@
 //! Measures calls whose ranks are all tasks of this process.
 
+use mscclpp_communicator::tune::measure_executor;
 use mscclpp_exec::cpu::{Executor, Options};
-use mscclpp_exec::select::{Choice, Config, Registry, Request};
-use mscclpp_exec::tune::measure_executor;
+use mscclpp_select::{Choice, Config, Registry, Request};
 
 use super::call::Call;
 use super::known;
@@ -52,9 +52,12 @@ fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request
         }
         None => registry.select(request),
     };
-    let decision = decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, source: Box::new(source) })?;
-    let failed =
-        |source| mscclpp_exec::Error::NoPlan { rank: 0, request: request.to_string(), source: Box::new(source) };
+    let decision = decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, message: source.to_string() })?;
+    let failed = |source: mscclpp_select::PlanError| mscclpp_exec::Error::NoPlan {
+        rank: 0,
+        request: request.to_string(),
+        message: source.to_string(),
+    };
     let plan = registry.plan(request, &decision).map_err(failed)?;
     let measuring = args.measuring(request.bytes.saturating_mul(request.num_ranks.into()) / 2);
     let measured = measure_executor(world, &plan, request, measuring)?;

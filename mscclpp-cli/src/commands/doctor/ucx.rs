@@ -2,7 +2,7 @@
 
 use std::env;
 
-use mscclpp_exec::{UcxReport, try_ucx};
+use mscclpp_transport::{UcxReport, try_ucx};
 
 use super::finding::{Finding, State};
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mscclpp_exec::flight_recorder::DumpSignal;
+use mscclpp_communicator::flight_recorder::DumpSignal;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use mscclpp_bootstrap::Address;
-use mscclpp_exec::flight_recorder::{DumpSignal, SIGNAL_VARIABLE};
+use mscclpp_communicator::flight_recorder::{DumpSignal, SIGNAL_VARIABLE};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 

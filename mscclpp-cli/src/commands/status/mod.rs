@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use mscclpp_bootstrap::{Address, Secret};
-use mscclpp_exec::status::{query, query_dumps, query_metrics};
+use mscclpp_communicator::status::{query, query_dumps, query_metrics};
 use serde_json::json;
 
 use crate::args::StatusArgs;

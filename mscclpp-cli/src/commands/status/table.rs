@@ -1,7 +1,7 @@
 //! The status of a job as text.
 
 use mscclpp_bootstrap::Address;
-use mscclpp_exec::status::{CommunicatorStatus, RankStatus};
+use mscclpp_communicator::status::{CommunicatorStatus, RankStatus};
 
 use crate::table::Columns;
 

@@ -21,7 +21,8 @@ macro_rules! abi {
         $(
             $(#[doc = $constant_doc])*
             #[allow(dead_code, reason = "the device uses all of them, the host some")]
-            pub(crate) const $constant: $constant_type = $constant_value;
+            #[doc(hidden)]
+            pub const $constant: $constant_type = $constant_value;
         )*
 
         $(

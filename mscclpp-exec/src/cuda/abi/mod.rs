@@ -11,7 +11,7 @@ mod macros;
 use mscclpp_core::types::ReduceOp;
 
 use self::macros::{Constant, Enum, Field, Struct, abi};
-use crate::interpret::Space as HostSpace;
+use mscclpp_base::interpret::Space as HostSpace;
 
 abi! {
     constants {

@@ -1,6 +1,8 @@
 //! Memory shared between processes.
 
-use crate::cuda::driver::{Allocation, Export, Handle, Mapping, Result};
+use crate::{
+    cuda::driver::Allocation, cuda::driver::Export, cuda::driver::Handle, cuda::driver::Mapping, cuda::driver::Result,
+};
 
 /// Driver calls for memory shared between processes.
 pub trait IpcMemory {

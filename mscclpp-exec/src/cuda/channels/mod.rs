@@ -1,6 +1,6 @@
 //! Channels for user-supplied kernels: a kernel of one rank writes to the memory of the others, and synchronizes with their kernels.
 //!
-//! [`OnStream::channels`](crate::OnStream::channels) connects all ranks over memory that each of them has allocated. The result returns
+//! [`OnStream::channels`](mscclpp_communicator::OnStream::channels) connects all ranks over memory that each of them has allocated. The result returns
 //! plain structs, which a kernel takes as parts of its argument and which `mscclpp_channels.h` declares for the device:
 //!
 //! | on the host | on the device | operations |
@@ -21,7 +21,7 @@ mod peers;
 mod status;
 
 pub use self::handles::{DeviceBarrier, DeviceMemoryChannel, DevicePortChannel, DeviceSwitchChannel};
-pub use crate::error::channel::ChannelError;
+pub use mscclpp_base::error::channel::ChannelError;
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ use super::multicast::{self, MulticastObject, MulticastUnavailable};
 use super::proxy::{Failure, Proxies};
 use super::stream::Stream;
 use super::vector::{DeviceVec, bytes_of};
-use crate::dtype::Element;
-use crate::error::Error;
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
 
 /// Numbers of channels of each rank with each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,7 +98,8 @@ impl ChannelOptions {
     }
 
     /// Returns the number of counters that peers increment, on each rank.
-    pub(crate) fn num_counters(self, num_ranks: u32) -> usize {
+    #[doc(hidden)]
+    pub fn num_counters(self, num_ranks: u32) -> usize {
         (self.num_memory as usize + self.num_port as usize) * num_ranks as usize
     }
 
@@ -147,7 +148,8 @@ struct Own {
 
 impl<T: Element> Channels<T> {
     /// Connects the ranks of an executor over `memory`. A call of all ranks. `counters`: registered, [`ChannelOptions::num_counters`].
-    pub(crate) fn new(
+    #[doc(hidden)]
+    pub fn new(
         executor: &Executor,
         memory: Result<DeviceVec<T>, Error>,
         counters: DeviceVec<u64>,

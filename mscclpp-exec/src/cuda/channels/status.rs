@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::cuda::abi::AbortFlags;
-use crate::cuda::driver::{self, SharedDriver};
 use crate::cuda::memory::MappedMemory;
-use crate::error::Error;
-use crate::error::channel::ChannelError;
+use crate::{cuda::driver, cuda::driver::SharedDriver};
+use mscclpp_base::error::Error;
+use mscclpp_base::error::channel::ChannelError;
 
 /// Byte offsets in the memory: after the flags, what the first wait that expired was waiting for.
 const CHANNEL: u64 = 8;

@@ -13,7 +13,7 @@ use super::memory::SharedAllocation;
 use super::{IpcGroup, encode};
 use crate::cuda::driver::DriverError;
 use crate::cuda::memory::Storage;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// How a rank's device accesses the memory of another rank.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use super::register::PhysicalMemory;
 use super::{IpcGroup, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
 use crate::cuda::capture::wait_for_users;
-use crate::cuda::driver::{Export, SharedDriver, Source};
-use crate::error::Error;
-use crate::shm::{Sent, SharedFile, own_file};
+use crate::{cuda::driver::Export, cuda::driver::SharedDriver, cuda::driver::Source};
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::{Sent, SharedFile, own_file};
 
 /// Unit of distances: kernels receive them as multiples of it.
 const UNIT: u64 = 1 << 32;

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::IpcGroup;
 use super::access::is_refusal;
 use crate::cuda::buffers::DeviceSlice;
-use crate::cuda::driver::{DriverError, Export};
 use crate::cuda::memory::RemoteMemory;
-use crate::cuda::nodes::{ExportedRegion, Owner, RemoteRegion};
-use crate::error::Error;
-use crate::shm::{SharedFile, own_file};
+use crate::{cuda::driver::DriverError, cuda::driver::Export};
+use crate::{cuda::nodes::ExportedRegion, cuda::nodes::Owner, cuda::nodes::RemoteRegion};
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::{SharedFile, own_file};
 
 /// Memory of a rank, as this rank accesses it.
 #[derive(Clone)]

@@ -25,9 +25,9 @@ use super::driver::Peer;
 use super::nodes::{NodeConnections, RegionTable, Stagings, Traffic};
 use super::peer;
 use super::proxy::Proxies;
-use crate::error::Error;
-use crate::process::{self, Session};
-use crate::shm::{Sent, SharedFile};
+use crate::{process, process::Session};
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::{Sent, SharedFile};
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
 
 /// First number of the connections between nodes, of which each plan uses one.

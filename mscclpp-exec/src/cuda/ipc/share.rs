@@ -6,8 +6,8 @@ use super::memory::{PeerMemory, SharedAllocation};
 use super::{IpcGroup, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
 use crate::cuda::nodes::Owner;
-use crate::error::Error;
-use crate::shm::Sent;
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::Sent;
 
 /// A rank's message about its memory.
 #[derive(Serialize, Deserialize)]

@@ -72,9 +72,9 @@ impl Cache {
         let path = self.file(key)?;
         let read = || -> io::Result<Option<Image>> {
             check_private(&fs::metadata(self.folder.as_ref().unwrap_or(&path))?)?;
-            let file = crate::file::open(&path)?;
+            let file = mscclpp_base::file::open(&path)?;
             check_private(&file.metadata()?)?;
-            Ok(decode(key, &crate::file::read_regular(&file, MAX_FILE_BYTES)?))
+            Ok(decode(key, &mscclpp_base::file::read_regular(&file, MAX_FILE_BYTES)?))
         };
         match read() {
             Ok(Some(image)) => return Some(image),
@@ -92,7 +92,7 @@ impl Cache {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
             check_private(&fs::metadata(folder)?)?;
             evict(folder)?;
-            crate::file::write_private(&path, &encode(key, image))
+            mscclpp_base::file::write_private(&path, &encode(key, image))
         };
         if let Err(error) = store() {
             log::info!("{}: not kept: {error}", path.display());

@@ -14,10 +14,10 @@ mod module;
 mod nvrtc;
 mod source;
 
-pub use crate::error::jit::JitError;
 pub use cache::{CACHE_VARIABLE, Cache};
 pub use compiler::{Compiler, Image, compile};
 pub use module::{Function, Module};
+pub use mscclpp_base::error::jit::JitError;
 pub use nvrtc::{NVRTC_VARIABLE, Nvrtc};
 pub use source::Source;
 pub(super) use source::type_names;

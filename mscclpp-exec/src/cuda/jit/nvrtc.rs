@@ -14,7 +14,7 @@ use libloading::Library;
 use super::JitError;
 use super::compiler::{Compiler, Image};
 use super::source::Source;
-use crate::file;
+use mscclpp_base::file;
 
 /// Environment variable for the path of NVRTC's library, where the loader does not find it.
 pub const NVRTC_VARIABLE: &str = "MSCCLPP_NVRTC";

@@ -2,8 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::dtype::DataType;
-use crate::numeric::AccumType;
+use mscclpp_base::dtype::DataType;
+use mscclpp_base::numeric::AccumType;
 use mscclpp_kernels::{EXECUTOR, HEADERS};
 
 /// One translation unit of CUDA C++: a text with macros, options and headers. The headers of the device code are always

@@ -7,8 +7,8 @@
 
 use mscclpp_core::check::{LaunchBoundaries, launch_boundaries};
 
-use crate::interpret::ResolvedPlan;
-use crate::process::sends;
+use mscclpp_base::interpret::ResolvedPlan;
+use mscclpp_base::interpret::sends;
 
 /// End messages of launches that a rank sends and waits for.
 pub(in crate::cuda) struct Ends {

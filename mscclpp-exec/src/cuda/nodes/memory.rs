@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::buffers::DeviceSlice;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 
 /// Bit that is set in addresses of memory on other nodes, and in no address of a device.
 const REMOTE_BIT: u64 = 1 << 63;

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::cuda::driver::{Result, SharedDriver};
-use crate::cuda::memory::{DeviceMemory, MappedMemory};
-use crate::transport::Buffer;
+use crate::{cuda::driver::Result, cuda::driver::SharedDriver};
+use crate::{cuda::memory::DeviceMemory, cuda::memory::MappedMemory};
+use mscclpp_transport::Buffer;
 
 /// Maximum bytes of a staging buffer.
 pub(super) const STAGING_BYTES: u64 = 1 << 20;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use mscclpp_bootstrap::place;
 
 use super::PreparedPlan;
-use crate::cuda::buffers::{self, Binding, Buffers, DeviceSlice};
 use crate::cuda::executor::Inner;
 use crate::cuda::multicast::MulticastUnavailable;
 use crate::cuda::plan_state::PlanState;
-use crate::cuda::switch::{MulticastBuffer, Multicasts, SwitchPath};
-use crate::error::Error;
-use crate::interpret::Space;
+use crate::{cuda::buffers, cuda::buffers::Binding, cuda::buffers::Buffers, cuda::buffers::DeviceSlice};
+use crate::{cuda::switch::MulticastBuffer, cuda::switch::Multicasts, cuda::switch::SwitchPath};
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::Space;
 
 /// Switch channels over input and output, as a binding needs them.
 pub(in crate::cuda) struct Switches<'a> {

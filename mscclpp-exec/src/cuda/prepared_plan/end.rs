@@ -1,10 +1,10 @@
 //! The end of launches: success, a stall with its report, or an abort by the caller.
 
 use super::PreparedPlan;
-use crate::cuda::proxy::{Failure, Proxies};
 use crate::cuda::report::stall;
 use crate::cuda::stream::Stream;
-use crate::error::{Error, LaunchAborted};
+use crate::{cuda::proxy::Failure, cuda::proxy::Proxies};
+use mscclpp_base::error::{Error, LaunchAborted};
 
 impl PreparedPlan {
     /// Waits until all work on a stream is complete, and returns whether the launches succeeded.
@@ -39,12 +39,14 @@ impl PreparedPlan {
     }
 
     /// Returns whether a launch aborted.
-    pub(crate) fn has_aborted(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_aborted(&self) -> bool {
         self.context.has_aborted()
     }
 
     /// Reads the reports of an aborted launch, and prepares the next launch.
-    pub(crate) fn recover(&self, stream: &Stream) -> Error {
+    #[doc(hidden)]
+    pub fn recover(&self, stream: &Stream) -> Error {
         let recover = || -> Result<Error, Error> {
             stream.synchronize()?;
             let reports = self.context.reports()?;

@@ -23,10 +23,10 @@ use super::plan_state::{Halves, PlanState};
 use super::specialize::NotSpecialized;
 use super::stream::Stream;
 use super::uses::Unused;
-use crate::error::Error;
-use crate::interpret::{Params, ResolvedPlan};
-use crate::message::Message;
 use crate::verify::{Bound, BoundPlan};
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::{Params, ResolvedPlan};
+use mscclpp_base::message::Message;
 
 /// A plan bound to a message of a size, type and reduction, which can be launched any number of times.
 ///
@@ -152,22 +152,26 @@ impl PreparedPlan {
     }
 
     /// Returns the executor that it was prepared on.
-    pub(crate) fn executor(&self) -> Executor {
+    #[doc(hidden)]
+    pub fn executor(&self) -> Executor {
         Executor { inner: Arc::clone(&self.world) }
     }
 
     /// Sets how long an operation of the following launches waits.
-    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+    #[doc(hidden)]
+    pub fn set_timeout(&mut self, timeout: Duration) {
         self.parts.iter_mut().for_each(|part| part.launch.timeout_ns = nanoseconds(timeout));
     }
 
     /// States whether the streams of the following launches are captured, so that launches do not ask.
-    pub(crate) fn set_captured(&mut self, is_captured: bool) {
+    #[doc(hidden)]
+    pub fn set_captured(&mut self, is_captured: bool) {
         self.is_captured = Some(is_captured);
     }
 
     /// Keeps what its captured launches use as long as the executor exists.
-    pub(crate) fn keep_for_graphs(&self) {
+    #[doc(hidden)]
+    pub fn keep_for_graphs(&self) {
         self.context.keep_for_graphs();
     }
 

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use super::{Part, PreparedPlan, nanoseconds};
 use crate::cuda::abi;
 use crate::cuda::addresses::Tables;
-use crate::cuda::device::{Device, Kernels};
 use crate::cuda::driver::Handle;
-use crate::cuda::executor::{Inner, PrepareOptions};
 use crate::cuda::ipc::IpcGroup;
-use crate::cuda::plan_state::{self, PlanState};
-use crate::cuda::specialize::{Constants, NotSpecialized, is_even};
 use crate::cuda::uses::Unused;
-use crate::dtype::DataType;
-use crate::error::Error;
-use crate::interpret::{Block, Operand, Params, ResolvedPlan, Space};
-use crate::message::Message;
-use crate::numeric::AccumType;
 use crate::process::describe;
+use crate::{cuda::device::Device, cuda::device::Kernels};
+use crate::{cuda::executor::Inner, cuda::executor::PrepareOptions};
+use crate::{cuda::plan_state, cuda::plan_state::PlanState};
+use crate::{cuda::specialize::Constants, cuda::specialize::NotSpecialized, cuda::specialize::is_even};
+use mscclpp_base::dtype::DataType;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::{Block, Operand, Params, ResolvedPlan, Space};
+use mscclpp_base::message::Message;
+use mscclpp_base::numeric::AccumType;
 
 /// Returns the number of multiprocessors that thread blocks of a launch may occupy. The driver may clear and copy
 /// memory by its own kernels, and thread blocks wait for data that goes through port channels: one multiprocessor is

@@ -1,7 +1,7 @@
 //! Reasons why a proxy stops.
 
 use crate::cuda::driver;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 use mscclpp_bootstrap as bootstrap;
 
 /// Reason why the thread cannot continue.

@@ -28,7 +28,7 @@ use super::driver::{self, CaptureMode, Handle, SharedDriver};
 use super::event_pool::EventPool;
 use super::memory::{DeviceMemory, MappedMemory};
 use super::nodes::{NodeConnections, Put};
-use crate::error::Error;
+use mscclpp_base::error::Error;
 use mscclpp_bootstrap::StreamKeys;
 use mscclpp_core::threads;
 

@@ -10,7 +10,7 @@
 //!
 //! The source omits transfers of 0 chunks and loops without operations. All other operations are in the plan's order;
 //! where operands and ids are cached, a statement's index refers to those of its operation, in each iteration of a
-//! loop. [`validate_kernel`](crate::validate::validate_kernel) reads a source and compares it with the plan.
+//! loop. [`validate_kernel`](mscclpp_validate::validate_kernel) reads a source and compares it with the plan.
 
 mod shape;
 mod vectorizable;
@@ -29,12 +29,12 @@ use super::jit::{Function, Source, type_names};
 use super::prepared_plan::{available_multiprocessors, threads_of};
 use super::switch::{self, Groups};
 use super::tables::Tables;
-use crate::dtype::DataType;
-use crate::error::Error;
-use crate::interpret::program::Reductions;
-use crate::interpret::{Params, ResolvedPlan, resolve};
-use crate::message::Message;
-use crate::numeric::AccumType;
+use mscclpp_base::dtype::DataType;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::program::Reductions;
+use mscclpp_base::interpret::{Params, ResolvedPlan, resolve};
+use mscclpp_base::message::Message;
+use mscclpp_base::numeric::AccumType;
 
 /// Maximum number of operations of all shapes of a plan. Each costs some milliseconds of compilation, and space for
 /// instructions on the device.

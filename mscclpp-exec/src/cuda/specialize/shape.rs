@@ -8,7 +8,7 @@ use super::super::abi;
 use super::super::tables;
 use super::NotSpecialized;
 use super::write::MAX_OPERANDS;
-use crate::interpret::program::{Operand, ResolvedPlan, Space};
+use mscclpp_base::interpret::program::{Operand, ResolvedPlan, Space};
 
 /// One operation, as far as it is equal in all blocks of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

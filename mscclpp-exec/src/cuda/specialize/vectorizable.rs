@@ -1,7 +1,7 @@
 //! The messages that specialized kernels support.
 
-use crate::interpret::Params;
-use crate::interpret::program::{Operand, ResolvedPlan, Space};
+use mscclpp_base::interpret::Params;
+use mscclpp_base::interpret::program::{Operand, ResolvedPlan, Space};
 
 pub(in crate::cuda) use crate::cuda::abi::VECTOR_BYTES as VECTOR;
 

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::PlanMemory;
 use super::place::{Place, Size};
-use crate::error::Error;
-use crate::memory::check_available;
-use crate::process::session::{Session, lost_descriptor};
-use crate::shm::{Sent, Slab};
+use crate::{process::session::Session, process::session::lost_descriptor};
+use mscclpp_base::error::Error;
+use mscclpp_base::memory::check_available;
+use mscclpp_base::shm::{Sent, Slab};
 
 /// Which local ranks have a part of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -39,8 +39,8 @@ pub(super) use self::allocate::Parts;
 use self::place::Place;
 use self::pool::Dropped;
 pub(super) use self::pool::SlabPool;
-use crate::error::Error;
-use crate::shm::{Region, SecondMapping, SharedCacheLines, Slab, Views};
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::{Region, SecondMapping, SharedCacheLines, Slab, Views};
 
 /// An allocation of the ranks of a node. While a rank has this handle, no other allocation gets the memory.
 pub(super) struct PlanMemory {

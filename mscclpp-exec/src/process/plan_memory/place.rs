@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::shm::HUGE;
+use mscclpp_base::shm::HUGE;
 
 /// Where an allocation is. Every rank computes it, and the ranks compare the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

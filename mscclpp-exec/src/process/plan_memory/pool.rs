@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::PlanMemory;
 use super::place::{Place, Size};
 use super::ranges::FreeRanges;
-use crate::error::Error;
-use crate::shm::{SecondMapping, Slab};
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::{SecondMapping, Slab};
 
 /// Bytes of the first slab, unless the call log needs more.
 const MIN_SLAB_BYTES: u64 = 1 << 22;

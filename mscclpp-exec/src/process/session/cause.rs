@@ -10,8 +10,11 @@ use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind, odd_one_out
 
 use super::Session;
 use super::wait::{CAUSE_GRACE_PERIOD, PARK_INTERVAL};
-use crate::call_report::{CallReport, Culprits, ReportedCall, call_text, find_culprits};
-use crate::error::{Error, LaunchAborted, WaitsFor};
+use crate::{
+    call_report::CallReport, call_report::Culprits, call_report::ReportedCall, call_report::call_text,
+    call_report::find_culprits,
+};
+use mscclpp_base::error::{Error, LaunchAborted, WaitsFor};
 
 /// How long a rank may take to report what it is doing.
 const REPORT_TIME: Duration = Duration::from_secs(2);

@@ -3,7 +3,7 @@
 use super::super::calls::{AHEAD, BufferArgs};
 use super::super::wire::WireError;
 use super::Session;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 use mscclpp_bootstrap::place;
 
 impl Session {

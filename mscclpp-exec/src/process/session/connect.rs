@@ -13,11 +13,11 @@ use super::Session;
 use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
 use crate::call_report::CallReport;
-use crate::error::Error;
 use crate::places::PlaceNumbers;
-use crate::shm::{LocalListener, Mesh, ProcessMark, Sent, SharedCacheLines, Slab, system};
-use crate::transport::{self, Transport};
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::{LocalListener, Mesh, ProcessMark, Sent, SharedCacheLines, Slab, system};
 use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, NodeTransport, Topic};
+use mscclpp_transport::Transport;
 
 impl Session {
     /// Connects the ranks of a node.
@@ -26,7 +26,7 @@ impl Session {
         // Ranks of one node have no connections, and need not load a library for them.
         let is_alone = nodes.iter().all(|node| *node == nodes[0]);
         let choice = if is_alone { NodeTransport::Tcp } else { bootstrap.options().transport };
-        let transport = transport::engine(choice, bootstrap.rank(), DELAY).map_err(|error| {
+        let transport = mscclpp_transport::engine(choice, bootstrap.rank(), DELAY).map_err(|error| {
             // One error on all ranks, this one included, which names this rank.
             let (who, call) = (Box::new(bootstrap.member(bootstrap.rank())), "the connection of the nodes".to_owned());
             bootstrap.fail(Cause::CallFailed { who, call, kind: error.kind(), reason: error.to_string() })

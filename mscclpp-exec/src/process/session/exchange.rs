@@ -4,8 +4,8 @@ use super::super::calls::BufferArgs;
 use super::Session;
 use super::connect::name_rank;
 use super::history::BARRIER;
-use crate::error::Error;
-use crate::shm::Sent;
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::Sent;
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
 
 impl Session {

@@ -3,9 +3,9 @@
 use std::sync::Weak;
 
 use super::Session;
-use crate::error::Error;
-use crate::numeric::{LINE, Line};
-use crate::shm::Views;
+use mscclpp_base::error::Error;
+use mscclpp_base::numeric::{LINE, Line};
+use mscclpp_base::shm::Views;
 
 impl Session {
     /// Returns the flag of the next launch: 1, 2, …, and after the largest again 1, before which all ranks clear their
@@ -44,9 +44,9 @@ mod tests {
 
     use mscclpp_core::plan::Plan;
 
-    use crate::message::Message;
     use crate::process::Executor;
     use mscclpp_algorithms as algorithms;
+    use mscclpp_base::message::Message;
     use mscclpp_bootstrap::Bootstrap;
     #[test]
     fn packets_of_older_prepared_plans_are_stale_when_flags_wrap() {

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::super::calls::RING;
-use crate::call_report::{CallReport, ReportedCall};
 use crate::places;
-use crate::system::coarse_time;
+use crate::{call_report::CallReport, call_report::ReportedCall};
+use mscclpp_base::system::coarse_time;
 
 /// Id and text of a barrier.
 pub(super) const BARRIER: (u64, &str) = (fnv(b"barrier"), "barrier");
@@ -19,7 +19,7 @@ const MAX_TEXTS: usize = 512;
 
 /// The last calls of this rank. The rank's thread writes them, and any thread may [report](Self::report) them.
 #[derive(Default)]
-pub(crate) struct CallHistory {
+pub struct CallHistory {
     calls: [Call; RING as usize],
     /// The last call that has returned.
     returned: AtomicU64,
@@ -101,7 +101,7 @@ impl CallHistory {
     /// Returns the duration of the last call in milliseconds, which a tick of the coarse clock may be added to or missing
     /// from.
     #[inline]
-    pub(crate) fn last_duration(&self) -> u64 {
+    pub fn last_duration(&self) -> u64 {
         self.returned_at.load(Relaxed).saturating_sub(self.started_at.load(Relaxed))
     }
 
@@ -120,7 +120,7 @@ impl CallHistory {
     }
 
     /// Returns how long this rank has waited for others, in milliseconds, without waits that are too short to park.
-    pub(crate) fn waited(&self) -> u64 {
+    pub fn waited(&self) -> u64 {
         let current = match self.waiting.load(Acquire) {
             0 => 0,
             _ => coarse_time().saturating_sub(self.waiting_since.load(Relaxed)),
@@ -134,12 +134,12 @@ impl CallHistory {
     }
 
     /// Returns how much memory this rank shares with its peers, in bytes.
-    pub(crate) fn memory(&self) -> u64 {
+    pub fn memory(&self) -> u64 {
         self.memory.load(Relaxed)
     }
 
     /// Returns the last calls. The caller adds the ranks of the communicator.
-    pub(crate) fn report(&self) -> CallReport {
+    pub fn report(&self) -> CallReport {
         let (returned, waiting) = (self.returned.load(Acquire), self.waiting.load(Acquire));
         let mut calls: Vec<_> = self.calls.iter().filter_map(|call| self.reported(call)).collect();
         calls.sort_by_key(|call| call.number);
@@ -192,7 +192,7 @@ mod tests {
     use std::panic::Location;
 
     use super::*;
-    use crate::places::{CallPlace, PlaceNumbers};
+    use crate::{places::CallPlace, places::PlaceNumbers};
 
     #[test]
     fn report_has_the_last_calls_with_their_places() {

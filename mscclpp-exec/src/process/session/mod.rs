@@ -13,7 +13,7 @@ use std::panic::Location;
 use std::sync::{Arc, Weak};
 
 pub(super) use self::connect::lost_descriptor;
-pub(crate) use self::history::CallHistory;
+pub use self::history::CallHistory;
 #[cfg(feature = "cuda")]
 pub(super) use self::history::fnv;
 #[cfg(feature = "cuda")]
@@ -25,13 +25,13 @@ use super::options::Options;
 use super::plan::Prepared;
 use super::plan_memory::{PlanMemory, SlabPool};
 use super::wire::NodeConnections;
-use crate::error::Error;
-use crate::places::{CallPlace, PlaceNumbers};
-use crate::shm::{Mesh, ProcessMark};
+use crate::{places::CallPlace, places::PlaceNumbers};
+use mscclpp_base::error::Error;
+use mscclpp_base::shm::{Mesh, ProcessMark};
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap, Topic};
 
 /// A rank's side of its communicator. One call at a time holds it.
-pub(crate) struct Session {
+pub struct Session {
     pub(super) bootstrap: Arc<Bootstrap>,
     pub(super) options: Options,
     /// Node of each rank.
@@ -56,7 +56,7 @@ pub(crate) struct Session {
     /// Number of launches so far, which determines their packets' flags.
     pub(super) launches: u64,
     /// Why the communicator has failed.
-    pub(crate) cause: Option<bootstrap::Error>,
+    pub cause: Option<bootstrap::Error>,
     /// Prepared plans.
     pub(super) plans: Vec<Prepared>,
     /// Live allocations of callers.

@@ -6,7 +6,7 @@ use super::super::buffer::Shared;
 use super::super::launch::ring_entry;
 use super::super::plan_memory::PlanMemory;
 use super::Session;
-use crate::shm::{Loan, Segment};
+use mscclpp_base::shm::{Loan, Segment};
 
 impl Session {
     /// Records how much memory this rank shares with its peers, for its metrics.

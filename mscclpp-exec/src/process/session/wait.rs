@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::super::interrupt::is_interrupted;
 use super::Session;
-use crate::error::Error;
+use mscclpp_base::error::Error;
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind};
 
 /// Number of rounds in which a rank spins before it yields the processor, about a hundred microseconds.

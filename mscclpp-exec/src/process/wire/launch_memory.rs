@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::process::buffer::Shared;
 use crate::process::plan_memory::PlanMemory;
-use crate::shm::Region;
+use mscclpp_base::shm::Region;
 
 /// Memory that the current launch uses. It may be dropped after the launch.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Buffers of messages, which are used again: to allocate and free long ones takes as long as to copy them.
 
-use crate::transport::Buffer;
+use mscclpp_transport::Buffer;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of unused buffers, enough for the messages that are queued for a rank.

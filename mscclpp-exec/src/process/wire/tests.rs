@@ -15,13 +15,13 @@ use mscclpp_core::types::ChannelKind;
 
 use super::{DELAY, Destination, PooledBuffer};
 use crate::cpu;
-use crate::error::Error;
-use crate::message::Message;
 use crate::process::session::Session;
-use crate::process::{Executor, Options, PreparedPlan};
-use crate::transport::hostile::{Flaw, Hostile};
-use crate::transport::{Capabilities, FrameKind, LaunchId, Lost, Malformed, Received, Signal, Tcp, Transport, Ucx};
 use crate::verify::{Pattern, Verifier};
+use crate::{process::Executor, process::Options, process::PreparedPlan};
+use mscclpp_base::error::Error;
+use mscclpp_base::message::Message;
+use mscclpp_transport::hostile::{Flaw, Hostile};
+use mscclpp_transport::{Capabilities, FrameKind, LaunchId, Lost, Malformed, Received, Signal, Tcp, Transport, Ucx};
 
 /// Numbers of ranks, and of ranks per node. The last ones take part with `MSCCLPP_SOAK`.
 const SHAPES: [(u32, u32); 5] = [(2, 1), (3, 1), (4, 2), (4, 1), (6, 2)];

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use mscclpp_communicator::Communicator;
+use mscclpp_communicator::tune::MeasureOptions;
 use mscclpp_exec::cuda::{Device, DeviceVec, LaunchTimes, Stream, time_launches};
-use mscclpp_exec::tune::MeasureOptions;
-use mscclpp_exec::{Communicator, Element, with_type};
+use mscclpp_exec::{Element, with_type};
 
 use super::super::device::{check_options, numbers_of_ranks, refuse_ranks_of_one_process};
 use super::super::device_report::MeasuredOnDevices;

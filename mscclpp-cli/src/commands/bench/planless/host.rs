@@ -1,7 +1,8 @@
 //! Calls on memory of the host.
 
-use mscclpp_exec::tune::{MeasureOptions, MeasuredCall, Measurement, measure_call};
-use mscclpp_exec::{Communicator, Element, with_type};
+use mscclpp_communicator::Communicator;
+use mscclpp_communicator::tune::{MeasureOptions, MeasuredCall, Measurement, measure_call};
+use mscclpp_exec::{Element, with_type};
 
 use super::shape::{PlanlessCall, Shape};
 use super::{measured, shapes};

@@ -31,13 +31,13 @@ use super::memory::RegionTable;
 use super::staging::{MessageBuffer, StagingBuffer, Stagings};
 use crate::cuda::calls::Priority;
 use crate::cuda::device::Device;
-use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::event_pool::EventPool;
 use crate::cuda::proxy::Failure;
-use crate::error::Error;
-use crate::transport::hostile::Delay;
-use crate::transport::{self, LaunchId, Lost, Signal, Transport};
+use crate::{cuda::driver, cuda::driver::Handle, cuda::driver::SharedDriver};
+use mscclpp_base::error::Error;
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, NodeTransport, StreamKeys};
+use mscclpp_transport::hostile::Delay;
+use mscclpp_transport::{LaunchId, Lost, Signal, Transport};
 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -85,7 +85,7 @@ impl NodeConnections {
     ) -> Result<Self, Error> {
         let driver = device.driver().clone();
         let options = bootstrap.options();
-        let transport = transport::engine(options.transport, bootstrap.rank(), DELAY)?;
+        let transport = mscclpp_transport::engine(options.transport, bootstrap.rank(), DELAY)?;
         let uses_device_memory = transport.capabilities().uses_device_memory;
         let has_device = options.ucx_device_memory && uses_device_memory && !options.authenticate_data;
         if options.ucx_device_memory {

@@ -3,8 +3,8 @@
 use mscclpp_core::plan::Plan;
 
 use crate::cuda::nodes::ends::Ends;
-use crate::error::Error;
-use crate::error::channel::ChannelError;
+use mscclpp_base::error::Error;
+use mscclpp_base::error::channel::ChannelError;
 
 /// Number in messages of channels of kernels, in place of the hash of a plan.
 const CHANNELS: u64 = 0x6368_616e;

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuda::nodes::staging::{MessageBuffer, Staging, StagingBuffer};
-use crate::transport::{LaunchId, RemoteAddress, Signal, Transport};
+use crate::{cuda::nodes::staging::MessageBuffer, cuda::nodes::staging::Staging, cuda::nodes::staging::StagingBuffer};
 use mscclpp_bootstrap::ActiveTimeout;
+use mscclpp_transport::{LaunchId, RemoteAddress, Signal, Transport};
 
 /// Grace period for the cause to arrive after a rank aborted or was lost.
 const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);

@@ -1,0 +1,351 @@
+//! Operations on data. Each processes its range in steps and can yield between any two.
+
+use smallvec::SmallVec;
+
+use super::launch::{Launch, Progress, Window, Worker};
+use super::program::{Instr, Operand, Space};
+use super::state::AgentState;
+use crate::memory::{Lines, Span, copy_lines};
+use crate::numeric::{LINE, LINES, Line, Tile};
+
+/// Bytes of a tile.
+const BLOCK: u64 = (LINE * LINES) as u64;
+
+/// Number of operands whose spans are resolved once per range; those of an operation with more are resolved once per
+/// tile.
+const CACHED: usize = 24;
+
+impl<'a> Launch<'a> {
+    /// Calls `step` for the contiguous parts of source i and destination i. It returns the number of bytes it
+    /// processed, which is smaller than requested if it must wait.
+    fn each_pair(
+        &self,
+        worker: &mut Worker,
+        instr: &Instr,
+        state: &mut AgentState,
+        mut step: impl FnMut(&mut Worker, Span<'a>, Span<'a>, u64) -> u64,
+    ) -> Progress {
+        let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
+        while let (Some(src), Some(dst)) = (srcs.get(state.at.number as usize), dsts.get(state.at.number as usize)) {
+            let Window { start, len } = self.window(instr, src.size, state);
+            while state.at.done < len {
+                let at = start + state.at.done;
+                let (from, run) = self.span(src, at, len - state.at.done);
+                let (to, run) = self.span(dst, at, run);
+                let packets = src.space == Space::Packets || dst.space == Space::Packets;
+                let useful = if packets { run } else { run.min(to.len() as u64) };
+                if useful == 0 {
+                    // Padding, which can be much longer than the data.
+                    state.at.done += run;
+                    continue;
+                }
+                let wanted = useful.min(worker.quantum);
+                let done = step(worker, from, to, wanted);
+                state.at.done += done;
+                if done < wanted {
+                    return Progress::Blocked;
+                }
+                if worker.consume_fuel() {
+                    return Progress::Yielded;
+                }
+            }
+            state.at.number += 1;
+            state.at.done = 0;
+        }
+        Progress::Next
+    }
+
+    pub fn copy(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+        self.each_pair(worker, instr, state, |_, from, to, len| {
+            copy(from, to, len);
+            len
+        })
+    }
+
+    pub fn pack(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+        self.each_pair(worker, instr, state, |worker, from, to, len| {
+            for at in (0..len).step_by(BLOCK as usize) {
+                let n = BLOCK.min(len - at);
+                load(&mut worker.block, from, at, n);
+                store_packets(&worker.block, to, at, n, self.flag);
+            }
+            len
+        })
+    }
+
+    pub fn unpack(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+        self.each_pair(worker, instr, state, |worker, from, to, len| {
+            let mut at = 0;
+            while at < len {
+                let wanted = BLOCK.min(len - at);
+                let n = self.load_packets(&mut worker.block, from, at, wanted);
+                store(&worker.block, to, at, n);
+                at += n;
+                if n < wanted {
+                    break;
+                }
+            }
+            at
+        })
+    }
+
+    pub fn forward(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+        let (src, dsts) = (&self.program.srcs(instr)[0], self.program.dsts(instr));
+        let Window { start, len } = self.window(instr, src.size, state);
+        while state.at.done < len {
+            let at = start + state.at.done;
+            let wanted = BLOCK.min(len - state.at.done).min(worker.quantum);
+            let (from, run) = self.span(src, at, wanted);
+            let n = self.load_packets(&mut worker.block, from, 0, run);
+            for dst in dsts {
+                store_packets(&worker.block, self.span(dst, at, n).0, 0, n, self.flag);
+            }
+            state.at.done += n;
+            if n < run {
+                return Progress::Blocked;
+            }
+            if worker.consume_fuel() {
+                return Progress::Yielded;
+            }
+        }
+        Progress::Next
+    }
+
+    pub fn reduce(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+        let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
+        let Window { start, len } = self.window(instr, srcs[0].size, state);
+        while state.at.done < len {
+            let at = start + state.at.done;
+            // Up to the end of the shortest contiguous operand.
+            let mut run = len - state.at.done;
+            let mut spans = [Span::EMPTY; CACHED];
+            for (number, operand) in srcs.iter().chain(dsts).enumerate() {
+                let (span, shorter) = self.span(operand, at, run);
+                run = shorter;
+                if let Some(slot) = spans.get_mut(number) {
+                    *slot = span;
+                }
+            }
+            let operands = Operands { launch: self, srcs, dsts, spans: &spans, at };
+            let useful = operands.useful(run);
+            if useful == 0 {
+                state.at.done += run;
+                continue;
+            }
+            let limit = useful.min(worker.quantum);
+            let mut offset = match operands.before_word(limit) {
+                0 => 0,
+                head => operands.combine(worker, instr, 0, head),
+            };
+            offset += operands.fuse(instr, offset, limit);
+            state.at.done += offset;
+            while offset < limit {
+                let wanted = BLOCK.min(limit - offset);
+                let n = operands.combine(worker, instr, offset, wanted);
+                offset += n;
+                state.at.done += n;
+                if n < wanted {
+                    return Progress::Blocked;
+                }
+            }
+            if worker.consume_fuel() {
+                return Progress::Yielded;
+            }
+        }
+        Progress::Next
+    }
+
+    /// Loads the payload of packets into a tile up to the first missing packet. Returns the number of payload bytes, in
+    /// whole grains unless all packets are present.
+    pub fn load_packets(&self, block: &mut Tile, from: Span<'_>, at: u64, n: u64) -> u64 {
+        let payload: &mut [u32] = bytemuck::cast_slice_mut(block);
+        let found = from.load_packets(at as usize / 4, self.flag, &mut payload[..n as usize / 4]);
+        self.whole_grains(4 * found as u64, n)
+    }
+
+    fn whole_grains(&self, found: u64, wanted: u64) -> u64 {
+        if found >= wanted { wanted } else { found - found % self.params.grain }
+    }
+}
+
+/// Operands of a reduction over a range in which each of them is contiguous.
+struct Operands<'l, 'a> {
+    launch: &'l Launch<'a>,
+    srcs: &'l [Operand],
+    dsts: &'l [Operand],
+    spans: &'l [Span<'a>; CACHED],
+    /// First byte of the range in the operands.
+    at: u64,
+}
+
+impl<'a> Operands<'_, 'a> {
+    /// Returns `n` bytes of an operand, and their offset in the span.
+    #[inline(always)]
+    fn span(&self, number: usize, offset: u64, n: u64) -> (Span<'a>, u64) {
+        if let Some(span) = self.spans.get(number) {
+            return (*span, offset);
+        }
+        let operand = self.srcs.get(number).or_else(|| self.dsts.get(number - self.srcs.len()));
+        let (span, _) = self.launch.span(operand.unwrap_or(&self.srcs[0]), self.at + offset, n);
+        (span, 0)
+    }
+
+    /// Returns how many of `run` bytes have an effect: writes past the end of every destination would be dropped.
+    /// Padding can be much longer than the data. Packets are awaited and sent in any case.
+    fn useful(&self, run: u64) -> u64 {
+        if self.has_packets() {
+            return run;
+        }
+        let end = |number| self.span(self.srcs.len() + number, 0, run).0.len() as u64;
+        (0..self.dsts.len()).map(end).max().unwrap_or(0).min(run)
+    }
+
+    /// Returns whether any operand consists of packets.
+    fn has_packets(&self) -> bool {
+        self.srcs.iter().chain(self.dsts).any(|operand| operand.space == Space::Packets)
+    }
+
+    /// Returns how many bytes to process first, so that the first destination continues at the start of a word: whole
+    /// elements only.
+    fn before_word(&self, limit: u64) -> u64 {
+        let (to, _) = self.span(self.srcs.len(), 0, limit);
+        let head = (to.before_word() as u64).min(limit);
+        let element = self.launch.params.message.dtype.size() as u64;
+        if head.is_multiple_of(element) && !self.has_packets() { head } else { 0 }
+    }
+
+    /// Combines the whole lines of all operands between `offset` and `limit` at once, and returns the number of bytes.
+    fn fuse(&self, instr: &Instr, offset: u64, limit: u64) -> u64 {
+        let Some(fuse) = self.launch.params.reducers[instr.reduce as usize].fuse else {
+            return 0;
+        };
+        let number = self.srcs.len() + self.dsts.len();
+        if number > CACHED || self.has_packets() {
+            return 0;
+        }
+        let (offset, limit) = (offset as usize, limit as usize);
+        let spans = &self.spans[..number];
+        let shortest = spans.iter().map(Span::len).min().unwrap_or(0).min(limit).saturating_sub(offset);
+        let whole = shortest - shortest % LINE;
+        let lines: SmallVec<[Lines<'_>; CACHED]> = spans.iter().filter_map(|span| span.lines(offset, whole)).collect();
+        if whole == 0 || lines.len() < number {
+            return 0;
+        }
+        let (srcs, dsts) = lines.split_at(self.srcs.len());
+        fuse(srcs, dsts);
+        whole as u64
+    }
+
+    /// Combines `n` bytes, or fewer if packets of a source are missing, and returns the number.
+    fn combine(&self, worker: &mut Worker, instr: &Instr, offset: u64, mut n: u64) -> u64 {
+        let reducer = &self.launch.params.reducers[instr.reduce as usize];
+        let Worker { block, acc, .. } = worker;
+        let is_single = self.srcs.len() == 1;
+        let mut first = true;
+        // The order of the reference executor: packets as listed, then the plain source; without packets all as listed.
+        let mut number = 0;
+        while let Some(src) = self.srcs.get(number) {
+            if src.space == Space::Packets {
+                let (span, at) = self.span(number, offset, n);
+                let found = self.launch.load_packets(block, span, at, n);
+                if found == 0 {
+                    return 0;
+                }
+                if found < n {
+                    // The earlier sources must contribute the same number of bytes.
+                    n = found;
+                    if !first {
+                        (first, number) = (true, 0);
+                        continue;
+                    }
+                }
+                if !is_single {
+                    (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
+                }
+                first = false;
+            }
+            number += 1;
+        }
+        for (number, src) in self.srcs.iter().enumerate() {
+            if src.space != Space::Packets {
+                let (span, at) = self.span(number, offset, n);
+                match span.lines(at as usize, n as usize) {
+                    Some(lines) => lines.load_into(block),
+                    None => load(block, span, at, n),
+                }
+                if !is_single {
+                    (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
+                }
+                first = false;
+            }
+        }
+        let result: &[Line] = match reducer.finish {
+            _ if is_single => block,
+            Some(finish) => {
+                finish(acc, block, lines_of(n));
+                block
+            }
+            None => acc,
+        };
+        for (number, dst) in self.dsts.iter().enumerate() {
+            let (span, at) = self.span(self.srcs.len() + number, offset, n);
+            if dst.space == Space::Packets {
+                store_packets(result, span, at, n, self.launch.flag);
+            } else {
+                store(result, span, at, n);
+            }
+        }
+        n
+    }
+}
+
+/// Copies bytes of one span to another.
+pub fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
+    // Writes past the end of the destination would be dropped anyway.
+    let len = len.min(to.len() as u64);
+    // Words are written as a whole, so the main part starts at a word of the destination.
+    let head = (to.before_word() as u64).min(len);
+    if head > 0 {
+        to.store(0, head as usize, from.load(0, head as usize));
+    }
+    let (from, to, len) = (from.range(head, len - head), to.range(head, len - head), (len - head) as usize);
+    let whole = len - len % LINE;
+    let mut done = 0;
+    if let (Some(from), Some(to)) = (from.lines(0, whole), to.lines(0, whole)) {
+        copy_lines(from, to);
+        done = whole;
+    }
+    for at in (done..len).step_by(LINE) {
+        let n = LINE.min(len - at);
+        to.store(at, n, from.load(at, n));
+    }
+}
+
+/// Returns the number of lines that contain the given number of bytes.
+fn lines_of(n: u64) -> usize {
+    (n as usize).div_ceil(LINE)
+}
+
+fn load(block: &mut Tile, from: Span<'_>, at: u64, n: u64) {
+    let (at, n) = (at as usize, n as usize);
+    for (i, line) in block.iter_mut().enumerate().take(n.div_ceil(LINE)) {
+        *line = from.load(at + i * LINE, LINE.min(n - i * LINE));
+    }
+}
+
+#[inline]
+fn store(block: &[Line], to: Span<'_>, at: u64, n: u64) {
+    let (at, n) = (at as usize, n as usize);
+    if let Some(lines) = to.lines(at, n) {
+        return lines.store_from(block);
+    }
+    for (i, &line) in block.iter().enumerate().take(n.div_ceil(LINE)) {
+        to.store(at + i * LINE, LINE.min(n - i * LINE), line);
+    }
+}
+
+#[inline]
+fn store_packets(block: &[Line], to: Span<'_>, at: u64, n: u64, flag: u32) {
+    let payload: &[u32] = bytemuck::cast_slice(block);
+    to.store_packets(at as usize / 4, flag, &payload[..n as usize / 4]);
+}

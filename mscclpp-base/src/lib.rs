@@ -1,0 +1,39 @@
+//! What all executors share: types and messages, memory that workers and processes use at once, the interpreter of plans on the CPU,
+//! changes of plans before they run, and errors.
+//!
+//! The crate is no interface of its own: programs use `mscclpp_exec` and `mscclpp`, which re-export what is public there.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`dtype`], [`message`], [`numeric`], [`layout`] | element types, sizes of messages and chunks, reductions |
+//! | [`memory`], [`shm`] | memory that workers, and processes, use at once |
+//! | [`interpret`], [`passes`] | plans as instructions, and their changes after the proof |
+//! | [`error`], [`mod@file`], [`system`] | errors, files that are replaced atomically, limits of the machine |
+#![deny(unsafe_code)]
+#![allow(missing_docs, reason = "the interface is that of the crates above, which document what they re-export")]
+
+pub mod dtype;
+pub mod error;
+pub mod file;
+#[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
+pub mod interpret;
+pub mod layout;
+#[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
+#[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]
+pub mod memory;
+pub mod message;
+pub mod numeric;
+#[cfg(feature = "process")]
+pub mod passes;
+pub mod random;
+#[cfg(feature = "process")]
+#[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
+pub mod shm;
+pub mod system;
+
+pub use dtype::{DataType, E4m3, E4m3B15, E5m2, Element, ParseDataTypeError};
+pub use error::Error;
+#[doc(hidden)]
+pub use half as __half;
+pub use message::{Message, PacketType};
+pub use numeric::AccumType;

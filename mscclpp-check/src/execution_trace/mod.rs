@@ -1,0 +1,258 @@
+//! Execution traces: the abstract execution of a plan, for a trace viewer, with its operations and what they wait for.
+//!
+//! Time is logical. Every operation takes one step, begins when the previous one in its block has ended, and ends one
+//! step after everything for which it waits: the depth of the longest chain that leads to it. Operations at the same
+//! time can be executed concurrently. Chunks have the size at which the checks execute the plan, so that loops make a
+//! few iterations.
+
+mod events;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use self::events::{Args, Events};
+use super::access::accesses;
+use super::deadlock;
+use super::machine::{AbstractMachine, Observer};
+use super::model::{self, Model, NOTHING};
+use super::pairing::{Pairs, signals, waits};
+use super::shape;
+use mscclpp_plan::diag::Diagnostics;
+use mscclpp_plan::raw::{OpKind, PlanTree};
+use mscclpp_plan::text::{BlockNames, Operation, RankNames};
+
+pub use events::ExecutionTrace;
+
+/// Executes a plan on symbolic state and records its operations and what they wait for: until every thread block has
+/// ended, or none can continue.
+///
+/// The result is written as JSON by its `Serialize`: the event format of Chrome's and Perfetto's viewers. Processes are
+/// ranks; threads are thread blocks and, after them, port channels, which execute their triggers later. There is a
+/// slice for every operation, with arrows from signals to waits, from releases to acquires, from packets written to
+/// packets read, and from blocks to ports and back to their flushes. An operation that never ends is a slice up to the
+/// end of the trace.
+///
+/// # Cost
+/// Linear in the operations, loops counted a few times.
+///
+/// # Errors
+/// The findings of the rule `shape`, without which a plan cannot be executed on symbolic state.
+pub fn execution_trace(plan: &PlanTree) -> Result<ExecutionTrace, Diagnostics> {
+    shape::check(plan.into()).into_result(())?;
+    let size = model::example(plan.into()).ok_or_else(|| model::too_many_atoms(plan.into()))?;
+    let pairs = Pairs::of(plan);
+    let events = Events::of(plan);
+    let model = Model::of(plan.into(), &pairs, size);
+    let mut machine = AbstractMachine::new(&model);
+    let mut tracer = Tracer::new(&model, events);
+    machine.run(&mut tracer);
+    let events = tracer.finish(&machine);
+    Ok(events.finish())
+}
+
+/// Number of a slice.
+type Slice = usize;
+
+/// Observes the abstract execution of a plan, and records it.
+struct Tracer<'m, 'p> {
+    model: &'m Model<'p>,
+    /// Per rank.
+    names: Vec<RankNames<'p>>,
+    events: Events,
+    /// Per agent.
+    blocks: Vec<Block>,
+    /// Per channel end with triggers of a port.
+    ports: BTreeMap<u32, Port>,
+    /// Per rank, threads of the trace so far.
+    threads: Vec<u32>,
+    /// Signals and releases that no wait has received yet, by counter and semaphore.
+    signals: Vec<VecDeque<Slice>>,
+    releases: Vec<VecDeque<Slice>>,
+    /// Per semaphore, its initial units.
+    units: Vec<i64>,
+    /// Per atom, the slice that wrote the packet there.
+    packets: Vec<Option<Slice>>,
+}
+
+#[derive(Clone, Default)]
+struct Block {
+    /// The end of its last operation.
+    time: u64,
+    /// The time at which its current barrier opens.
+    opens: Option<u64>,
+    /// Its last operation and position in the loop, and the iteration.
+    last: (usize, usize),
+    iteration: u64,
+}
+
+/// The state of a port channel.
+struct Port {
+    thread: u32,
+    time: u64,
+    last: Option<Slice>,
+}
+
+impl<'m, 'p> Tracer<'m, 'p> {
+    fn new(model: &'m Model<'p>, events: Events) -> Self {
+        let queues = |count: usize| -> Vec<VecDeque<Slice>> { (0..count).map(|_| VecDeque::new()).collect() };
+        Self {
+            model,
+            names: model.plan.ranks.iter().map(RankNames::new).collect(),
+            events,
+            blocks: vec![Block::default(); model.agents.len()],
+            ports: BTreeMap::new(),
+            threads: model.agents_of.iter().map(|agents| agents.len() as u32).collect(),
+            signals: queues(model.pairs.counters()),
+            releases: queues(model.units.len()),
+            units: model.units.clone(),
+            packets: vec![None; model.atoms.count()],
+        }
+    }
+
+    /// Returns the port of a channel end.
+    fn port(&mut self, end: u32) -> &mut Port {
+        self.ports.entry(end).or_insert_with(|| {
+            let direction = self.model.pairs.direction(end as usize);
+            let thread = &mut self.threads[direction.from as usize];
+            *thread += 1;
+            let name = format!("port channel {} to rank {}", direction.number, direction.to);
+            self.events.thread(direction.from, *thread - 1, name);
+            Port { thread: *thread - 1, time: 0, last: None }
+        })
+    }
+
+    /// Returns the slices for which a step waits, each with the name of the dependency.
+    fn sources(&mut self, agent: usize, step: usize) -> BTreeSet<(Slice, &'static str)> {
+        let model = self.model;
+        let kind = model.step_at(step).kind;
+        let mut sources = BTreeSet::new();
+        for &id in model.ids(step).iter().filter(|id| **id != NOTHING) {
+            match kind {
+                _ if waits(kind) => sources.extend(self.signals[id as usize].pop_front().map(|from| (from, "signal"))),
+                OpKind::SemaphoreAcquire if self.units[id as usize] > 0 => self.units[id as usize] -= 1,
+                OpKind::SemaphoreAcquire => {
+                    sources.extend(self.releases[id as usize].pop_front().map(|from| (from, "release")));
+                }
+                OpKind::Flush => sources.extend(self.port(id).last.map(|from| (from, "flush"))),
+                _ => {}
+            }
+        }
+        let own = model.agents[agent].rank as u32;
+        for effect in
+            model.effects(step).iter().filter(|effect| effect.packets() && !effect.write && effect.owner == own)
+        {
+            sources.extend(effect.atoms().filter_map(|atom| self.packets[atom]).map(|from| (from, "packets")));
+        }
+        sources
+    }
+
+    /// Returns the arguments of a step's slice.
+    fn args(&mut self, agent: usize, step: usize) -> Args {
+        let plan = self.model.plan;
+        let at = self.model.placed(agent, step);
+        let names = BlockNames::new(&self.names[at.rank], &plan.ranks[at.rank].blocks[at.block]);
+        let mut chunks = Vec::new();
+        accesses(plan, &at, &mut |effect| {
+            let does = if effect.write { "writes" } else { "reads" };
+            let (first, end) = (effect.range.index, u64::from(effect.range.index) + u64::from(effect.range.size));
+            let what = if effect.packets { " as packets" } else { "" };
+            chunks.push(format!("{does} rank {} {}[{first}..{end}]{what}", effect.owner, effect.buffer));
+        });
+        let block = &mut self.blocks[agent];
+        let inner = at.inside.map(|(position, _)| position);
+        let here = (at.index, inner.unwrap_or(0));
+        // Steps of a loop are in order, so an iteration begins where the position does not increase.
+        block.iteration = match inner {
+            Some(_) if block.last.0 == here.0 && block.last.1 < here.1 => block.iteration,
+            Some(_) if block.last.0 == here.0 && step > self.model.agents[agent].steps.start => block.iteration + 1,
+            _ => 0,
+        };
+        block.last = here;
+        Args {
+            op: Operation { op: at.op, names: &names }.to_string(),
+            chunks,
+            source: at.site(plan).to_string(),
+            iteration: inner.map(|_| self.blocks[agent].iteration),
+            waits_for: None,
+        }
+    }
+}
+
+impl<'p> Observer<'p> for Tracer<'_, 'p> {
+    fn on_step(&mut self, model: &Model<'p>, agent: usize, step: usize) {
+        let &model::Step { kind, port, .. } = model.step_at(step);
+        let args = self.args(agent, step);
+        let sources = self.sources(agent, step);
+        let model::Block { rank, block, .. } = model.agents[agent];
+        let (rank, thread) = (rank as u32, block as u32);
+        let start = self.blocks[agent].time;
+        let ready = sources.iter().map(|(from, _)| self.events.end_of(*from)).chain(self.blocks[agent].opens.take());
+        let end = ready.fold(start, u64::max) + 1;
+        let name = kind.name();
+        let slice = self.events.slice("op", name, (rank, thread), start..end, args.clone());
+        for (from, what) in sources {
+            self.events.arrow(what, from, slice);
+        }
+        self.blocks[agent].time = end;
+        let mut by_port = Vec::new();
+        if port && (kind.is_data() || signals(kind)) {
+            // A port executes its triggers one after the other, and none before the block has posted it.
+            for (position, &id) in (0..).zip(model.ids(step)).filter(|(_, id)| **id != NOTHING) {
+                let port = self.port(id);
+                let (thread, start) = (port.thread, port.time.max(end));
+                port.time = start + 1;
+                let done = self.events.slice("port", name, (rank, thread), start..start + 1, args.clone());
+                self.port(id).last = Some(done);
+                self.events.arrow("port", slice, done);
+                by_port.push((position, id, done));
+            }
+        }
+        if kind == OpKind::PutWithSignalAndFlush {
+            let over = by_port.iter().map(|(.., done)| self.events.end_of(*done)).max();
+            self.blocks[agent].time = over.map_or(end, |over| over.max(end));
+        }
+        if signals(kind) {
+            for (position, &id) in (0..).zip(model.ids(step)).filter(|(_, id)| **id != NOTHING) {
+                let by = by_port.iter().find(|(other, ..)| *other == position).map_or(slice, |(.., done)| *done);
+                self.signals[id as usize].push_back(by);
+            }
+        }
+        if kind == OpKind::SemaphoreRelease {
+            model.ids(step).iter().for_each(|&id| self.releases[id as usize].push_back(slice));
+        }
+        for effect in model.effects(step).iter().filter(|effect| effect.packets() && effect.write) {
+            let by =
+                by_port.iter().find(|(position, ..)| *position == effect.position).map_or(slice, |(.., done)| *done);
+            self.packets[effect.atoms()].fill(Some(by));
+        }
+    }
+
+    fn on_barrier(&mut self, _: u32, agents: &[usize]) {
+        let last = agents.iter().map(|&agent| self.blocks[agent].time).max();
+        for &agent in agents {
+            self.blocks[agent].opens = last;
+        }
+    }
+}
+
+impl Tracer<'_, '_> {
+    /// Adds the operations that never end.
+    fn finish(mut self, machine: &AbstractMachine) -> Events {
+        let last = self.events.end() + 1;
+        for agent in 0..self.blocks.len() {
+            let (state, own) = (&machine.agents[agent], &self.model.agents[agent]);
+            if state.need.is_none() || state.next >= own.steps.end {
+                continue;
+            }
+            let (rank, thread) = (own.rank as u32, own.block as u32);
+            let name = format!("stuck: {}", self.model.step_at(state.next).kind.name());
+            let mut args = self.args(agent, state.next);
+            args.waits_for = Some(deadlock::waits(machine, agent));
+            let start = self.blocks[agent].time;
+            self.events.slice("stuck", &name, (rank, thread), start..last, args);
+        }
+        self.events
+    }
+}
+
+#[cfg(test)]
+mod tests;

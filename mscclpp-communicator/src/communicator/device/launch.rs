@@ -1,0 +1,350 @@
+//! Serves a call on device memory: selects an algorithm, prepares its plan and binds memory once, and launches.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use mscclpp_bootstrap::place;
+use mscclpp_core::collective::CollectiveKind;
+
+use super::LaunchedCall;
+use super::connection::Connection;
+use super::posted::{Kind, Position};
+use crate::communicator::Communicator;
+use crate::communicator::decide::decide;
+use crate::communicator::forced::Forced;
+use crate::metrics::CallCounters;
+use mscclpp_base::error::Error;
+use mscclpp_exec::cuda::{
+    Access, Binding, DeviceBuffer, Entered, Executor, Lent, PrepareOptions, PreparedPlan, SetUp, Staged, StagedPart,
+    Stream, lent_slices,
+};
+use mscclpp_select::{Algorithm, Backend, OrderPolicy, PlanError, Request};
+
+/// Maximum number of registered memories to which a prepared plan stays bound.
+const MAX_BINDINGS: usize = 64;
+
+/// Minimum size of an internal buffer, in bytes.
+const MIN_STAGING: u64 = 1 << 16;
+
+/// A call on a stream.
+pub(super) struct DeviceCall<'a> {
+    pub(super) communicator: &'a Communicator,
+    pub(super) stream: &'a Stream,
+    pub(super) place: &'static Location<'static>,
+    pub(super) is_captured: bool,
+    /// The algorithm that serves all calls of a collective, if one was set.
+    pub(super) forced: &'a Forced,
+    /// Bytes above which calls through internal buffers are made in pieces.
+    pub(super) staging_limit: u64,
+    /// The device's context is current meanwhile.
+    pub(super) _current: Entered,
+}
+
+impl DeviceCall<'_> {
+    /// Begins set-up by this thread, which is allowed in a capture.
+    pub(super) fn set_up(&self) -> Result<SetUp, Error> {
+        self.stream.set_up(self.is_captured)
+    }
+}
+
+/// Memory that is lent to a call; in place, the output alone.
+#[derive(Clone, Copy)]
+pub(super) struct Memory<'a> {
+    pub(super) input: Option<&'a Lent<'a>>,
+    pub(super) output: &'a Lent<'a>,
+}
+
+/// How a call was made.
+pub(super) struct Launched {
+    request: Request,
+    algorithm: Option<Arc<Algorithm>>,
+    counters: Option<Arc<CallCounters>>,
+    bytes_copied: u64,
+    num_launches: u32,
+    num_blocks: u32,
+    threads_per_block: u32,
+}
+
+impl Launched {
+    fn new(request: Request) -> Self {
+        let (bytes_copied, num_launches, num_blocks, threads_per_block) = (0, 0, 0, 0);
+        Self { request, algorithm: None, counters: None, bytes_copied, num_launches, num_blocks, threads_per_block }
+    }
+
+    pub(super) fn report(&self) -> LaunchedCall {
+        let Self { request, bytes_copied, num_launches, num_blocks, threads_per_block, .. } = *self;
+        let algorithm = self.algorithm.as_ref().map(|algorithm| algorithm.name().to_owned());
+        LaunchedCall { request, algorithm, bytes_copied, num_launches, num_blocks, threads_per_block }
+    }
+}
+
+/// A prepared request.
+pub(super) struct Entry {
+    // Dropped first: their destructors wait for pending launches.
+    bindings: Vec<([Option<Position>; 2], Binding)>,
+    /// Bindings that were replaced, but that graphs may contain.
+    retired: Vec<Binding>,
+    staged: Option<Staged>,
+    pub(super) plan: PreparedPlan,
+    algorithm: Arc<Algorithm>,
+    counters: Arc<CallCounters>,
+    /// Whether a launch was captured, so that a graph may use all of it at any time.
+    pub(super) is_captured: bool,
+}
+
+impl Entry {
+    /// Makes the binding to registered memory the last one. The first call for a position creates it, which is a call of all
+    /// ranks.
+    fn bound(
+        &mut self,
+        positions: [Option<Position>; 2],
+        memory: Memory<'_>,
+        call: &DeviceCall<'_>,
+    ) -> Result<(), Error> {
+        if let Some(at) = self.bindings.iter().position(|(bound, _)| *bound == positions) {
+            // The least recently used one is first.
+            self.bindings[at..].rotate_left(1);
+            return Ok(());
+        }
+        // To bind is a call of all ranks, so what stays bound does not depend on what this rank captures.
+        if self.bindings.len() >= MAX_BINDINGS {
+            let (_, oldest) = self.bindings.remove(0);
+            if self.is_captured || call.is_captured {
+                self.retired.push(oldest);
+            }
+        }
+        let _set_up = call.set_up()?;
+        let binding = self.plan.bind([lent_slices(memory.input, memory.output)])?;
+        self.bindings.push((positions, binding));
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// Returns whether a launch on memory that is not registered needs nothing of the other ranks.
+    pub(super) fn is_ready(&self) -> bool {
+        self.plan.access() == Access::Own || self.staged.is_some()
+    }
+
+    /// Drops the bindings to some allocations; those that a graph may contain are kept.
+    pub(super) fn unbind(&mut self, allocations: &[u64]) {
+        let is_of = |position: &Option<Position>| position.is_some_and(|(number, _)| allocations.contains(&number));
+        let unbound = self.bindings.extract_if(.., |(positions, _)| positions.iter().any(is_of));
+        let is_captured = self.is_captured;
+        self.retired.extend(unbound.map(|(_, binding)| binding).filter(|_| is_captured));
+    }
+}
+
+impl Connection {
+    /// Serves a request on lent memory; the caller has checked its lengths. A failure of the driver fails the communicator:
+    /// the other ranks wait for the launch.
+    pub(super) fn serve(&mut self, call: &DeviceCall<'_>, request: Request, memory: Memory<'_>) -> Result<(), Error> {
+        self.serve_once(call, request, memory).map_err(|error| match error {
+            Error::Driver(_) | Error::Capturing { .. } if !call.is_captured => self.fail(error),
+            other => other,
+        })
+    }
+
+    fn serve_once(&mut self, call: &DeviceCall<'_>, request: Request, memory: Memory<'_>) -> Result<(), Error> {
+        self.last = None;
+        self.check(call.stream)?;
+        let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
+        let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
+        let positions = if registered { positions } else { [None; 2] };
+        let request = self.on_device(Request { registered, ..request });
+        let kind = match call.communicator.inner.is_pair {
+            true => Kind::Transfer(request.message().count, request.dtype, request.root),
+            false => Kind::Collective(request, positions, call.forced.variant(&request)),
+        };
+        self.post(kind, call)?;
+        let mut launched = Launched::new(request);
+        if request.bytes == 0 || request.num_ranks == 1 {
+            // The result of a single rank is its input.
+            if let Some(input) = memory.input.filter(|_| request.bytes > 0) {
+                call.stream.copy_lent(&self.device, memory.output, input)?;
+                launched.bytes_copied = request.bytes;
+            }
+        } else if !registered || !self.serve_bound(call, positions, memory, &mut launched)? {
+            self.serve_pieces(call, memory, &mut launched)?;
+        }
+        if let Some(counters) = &launched.counters {
+            // The device runs it later, so it is counted and not timed.
+            counters.record(request.bytes, None, 0);
+        }
+        self.last = Some(launched);
+        Ok(())
+    }
+
+    /// Returns a request with what depends on the devices.
+    pub(super) fn on_device(&self, request: Request) -> Request {
+        let &Self { multicast, max_blocks, ranks_per_node, .. } = self;
+        Request { backend: Backend::Cuda, multicast, max_blocks, ranks_per_node, ..request }
+    }
+
+    /// Returns the position of memory that is registered with this communicator.
+    fn position(&self, lent: &Lent<'_>) -> Option<Position> {
+        let registration = lent.registration().filter(|found| found.executor == self.executor.number())?;
+        Some((registration.allocation, registration.offset))
+    }
+
+    /// Serves a request on registered memory, if its plan lets other ranks access it. Returns whether it does.
+    fn serve_bound(
+        &mut self,
+        call: &DeviceCall<'_>,
+        positions: [Option<Position>; 2],
+        memory: Memory<'_>,
+        launched: &mut Launched,
+    ) -> Result<bool, Error> {
+        let entry = self.entry(call, launched.request)?;
+        if entry.plan.access() != Access::Peers {
+            return Ok(false);
+        }
+        entry.bound(positions, memory, call)?;
+        let Entry { plan, bindings, .. } = &mut *entry;
+        let (_, binding) = bindings.last().ok_or_else(|| Error::Internal("a plan without binding".into()))?;
+        plan.launch_lent(binding, memory.input, memory.output, call.stream)?;
+        entry.launched(call, launched);
+        Ok(true)
+    }
+
+    /// Serves a request on memory that other ranks cannot or need not access, in pieces if it is long and each element of the
+    /// result depends on one element of each rank.
+    fn serve_pieces(
+        &mut self,
+        call: &DeviceCall<'_>,
+        memory: Memory<'_>,
+        launched: &mut Launched,
+    ) -> Result<(), Error> {
+        let request = launched.request;
+        let each = piece_bytes(call.staging_limit, &request);
+        let mut offset = 0;
+        while offset < request.bytes {
+            let bytes = each.min(request.bytes - offset);
+            let piece = Request { bytes, ..request };
+            self.launch_piece(call, piece, memory, offset, launched)?;
+            offset += bytes;
+        }
+        Ok(())
+    }
+
+    /// Launches a piece of a request: on the memory itself, if no other rank accesses it, or else through internal buffers.
+    fn launch_piece(
+        &mut self,
+        call: &DeviceCall<'_>,
+        piece: Request,
+        Memory { input, output }: Memory<'_>,
+        offset: u64,
+        launched: &mut Launched,
+    ) -> Result<(), Error> {
+        let whole = piece.bytes == launched.request.bytes;
+        let part = |lent| -> StagedPart<'_> {
+            let lent: &Lent<'_> = lent;
+            StagedPart { lent, offset, bytes: if whole { lent.as_slice().bytes } else { piece.bytes } }
+        };
+        let entry = self.entry(call, piece)?;
+        if entry.plan.access() == Access::Own {
+            entry.plan.launch_own(input.map(part), part(output), call.stream)?;
+            entry.launched(call, launched);
+            return Ok(());
+        }
+        let is_root = piece.root == call.communicator.rank();
+        // What a rank does not contribute, and what it does not receive, is not copied.
+        let copied_in =
+            (piece.collective != CollectiveKind::Broadcast || is_root).then(|| part(input.unwrap_or(output)));
+        let is_received = match piece.collective {
+            CollectiveKind::Reduce => is_root,
+            CollectiveKind::Broadcast => !(is_root && piece.in_place),
+            _ => true,
+        };
+        let copied_out = is_received.then(|| part(output));
+        let staging = self.staging(call, part(input.unwrap_or(output)).bytes.max(part(output).bytes))?;
+        let entry = self.entry(call, piece)?;
+        if entry.staged.is_none() {
+            let _set_up = call.set_up()?;
+            let _part = place::enter_call(|| call.communicator.describe(&piece));
+            entry.staged = Some(entry.plan.stage(&staging)?);
+        }
+        let Entry { plan, staged, .. } = &mut *entry;
+        let staged = staged.as_ref().ok_or_else(|| Error::Internal("a plan without buffers".into()))?;
+        plan.launch_staged(staged, copied_in, copied_out, call.stream)?;
+        launched.bytes_copied += [copied_in, copied_out].iter().flatten().map(|part| part.bytes).sum::<u64>();
+        entry.launched(call, launched);
+        Ok(())
+    }
+
+    /// Returns internal buffers of at least this number of bytes each. Requests that were prepared before keep theirs. A
+    /// call that allocates is one of all ranks.
+    fn staging(&mut self, call: &DeviceCall<'_>, bytes: u64) -> Result<Arc<[DeviceBuffer; 2]>, Error> {
+        if let Some(staging) = self.staging.as_ref().filter(|staging| staging[0].bytes() >= bytes) {
+            return Ok(Arc::clone(staging));
+        }
+        let _set_up = call.set_up()?;
+        let bytes = bytes.max(MIN_STAGING).checked_next_power_of_two().unwrap_or(bytes);
+        let text = format!("internal buffers of {bytes} bytes on devices");
+        let buffer = || self.executor.alloc_on_all(&text, bytes);
+        Ok(Arc::clone(self.staging.insert(Arc::new([buffer()?, buffer()?]))))
+    }
+
+    /// Returns a prepared request. The first call prepares it, which is a call of all ranks.
+    fn entry(&mut self, call: &DeviceCall<'_>, request: Request) -> Result<&mut Entry, Error> {
+        if !call.is_captured {
+            self.drop_unused();
+        }
+        let Self { cache, retired, executor, .. } = self;
+        let retire = |entry: Entry| {
+            retired.push(entry);
+            // The others are dropped, which waits for launches: not in a capture.
+            if !call.is_captured {
+                retired.retain(|entry| entry.is_captured);
+            }
+        };
+        let key = (call.forced.variant(&request), request);
+        let entry = cache.get(&key, || prepare(executor, call, &request), retire)?;
+        entry.plan.set_timeout(call.communicator.timeout());
+        entry.plan.set_captured(call.is_captured);
+        Ok(entry)
+    }
+}
+
+/// Returns the bytes of the pieces in which a call on memory that is not registered is made: of all of the request, unless each
+/// element of the result depends on one element of each rank.
+pub(super) fn piece_bytes(staging_limit: u64, request: &Request) -> u64 {
+    use CollectiveKind::{AllReduce, Broadcast, Reduce, SendRecv};
+    match request.collective {
+        AllReduce | Broadcast | Reduce | SendRecv => staging_limit,
+        _ => request.bytes,
+    }
+}
+
+/// Selects the algorithm of a request and prepares its plan. A call of all ranks.
+fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request) -> Result<Entry, Error> {
+    let _set_up = call.set_up()?;
+    let _part = place::enter_call(|| call.communicator.describe(request));
+    let rank = call.communicator.rank();
+    let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.choice(), request, rank)?;
+    let plan = plan.ok_or_else(|| {
+        let message = PlanError::Native { name: algorithm.name().to_owned() }.to_string();
+        Error::NoPlan { rank, request: request.to_string(), message }
+    })?;
+    let options = PrepareOptions::default().in_switch_float_sums(request.order <= OrderPolicy::InSwitch);
+    let plan = executor.prepare_with_options(&plan, request.message(), options)?;
+    let counters = &call.communicator.inner.observed.counters;
+    let counters = counters.of_calls(request.collective.name(), algorithm.name());
+    Ok(Entry { bindings: Vec::new(), retired: Vec::new(), staged: None, plan, algorithm, counters, is_captured: false })
+}
+
+impl Entry {
+    /// Records a launch.
+    fn launched(&mut self, call: &DeviceCall<'_>, launched: &mut Launched) {
+        if call.is_captured {
+            self.is_captured = true;
+            self.plan.keep_for_graphs();
+        }
+        self.algorithm.record_call();
+        launched.num_launches += 1;
+        launched.num_blocks = self.plan.num_blocks();
+        launched.threads_per_block = self.plan.threads_per_block();
+        launched.counters = Some(Arc::clone(&self.counters));
+        launched.algorithm = Some(Arc::clone(&self.algorithm));
+    }
+}

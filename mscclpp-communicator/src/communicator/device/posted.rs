@@ -1,0 +1,126 @@
+//! Posts the calls of a rank to its call ring, and compares them with those of its peers.
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::sync::Arc;
+
+use mscclpp_bootstrap::{Bootstrap, place};
+
+use crate::communicator::forced::Variant;
+use crate::communicator::point_to_point::describe_transfer;
+use mscclpp_base::dtype::DataType;
+use mscclpp_base::error::Error;
+use mscclpp_exec::cuda::channels::ChannelOptions;
+use mscclpp_exec::process::{CallRing, CallText};
+use mscclpp_select::Request;
+
+/// Maximum number of kinds of calls whose texts are kept.
+const MAX_TEXTS: usize = 1024;
+
+/// Position of registered memory: the allocation's number, and the first byte in it.
+pub(super) type Position = (u64, u64);
+
+/// A kind of call. Ranks make the same call if its kind is equal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// A collective, on registered input and output or on other memory, by one of the algorithms that were set.
+    Collective(Request, [Option<Position>; 2], Variant),
+    /// An allocation of this number of bytes.
+    Alloc(u64),
+    /// A registration of this number of bytes.
+    Register(u64),
+    /// A window of this number of bytes.
+    Window(u64),
+    /// A mapping of this number of bytes of all ranks in one range of addresses.
+    FlatMapping(u64),
+    /// Channels of kernels over this number of bytes.
+    Channels(ChannelOptions, u64),
+    /// An agreement whether a collective is made in place.
+    Agreement(Request),
+    /// A collective on slices.
+    OnSlices(Request),
+    /// A transfer of this number of elements from one of two ranks.
+    Transfer(u64, DataType, u32),
+    /// A gather of this number of elements of each rank to a root.
+    Gather(usize, DataType, u32),
+    /// A scatter of this number of elements to each rank from a root.
+    Scatter(usize, DataType, u32),
+    /// Parts of elements from each rank to each other one.
+    AllToAllV(DataType),
+    /// A barrier of the host.
+    Barrier,
+}
+
+impl Kind {
+    /// Describes the call, the same on all ranks.
+    pub(super) fn describe(&self) -> String {
+        let (request, positions, variant) = match self {
+            Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
+            Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
+            Self::Window(bytes) => return format!("window of {bytes} bytes on devices"),
+            Self::FlatMapping(bytes) => return format!("mapping of {bytes} bytes of all ranks in one range"),
+            Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
+            Self::Agreement(request) => return format!("agreement about {request}, on devices"),
+            Self::OnSlices(request) => return format!("{request}, on slices"),
+            Self::Transfer(len, dtype, from) => return describe_transfer(*len, *dtype, *from),
+            Self::Gather(len, dtype, root) => return format!("gather of {len} {dtype} to rank {root}, on devices"),
+            Self::Scatter(len, dtype, root) => return format!("scatter of {len} {dtype} from rank {root}, on devices"),
+            Self::AllToAllV(dtype) => return format!("all_to_all_v of {dtype}, on devices"),
+            Self::Barrier => return "barrier".into(),
+            Self::Collective(request, positions, variant) => (request, positions, *variant),
+        };
+        let mut text = format!("{request}, on devices");
+        for (name, position) in ["input", "output"].into_iter().zip(positions) {
+            if let Some((allocation, offset)) = position {
+                text += &format!(", {name} at byte {offset} of allocation {allocation}");
+            }
+        }
+        if variant > 0 {
+            text += &format!(", algorithm {variant} of those that were set");
+        }
+        text
+    }
+}
+
+/// A kind of call, address of its source location, and the name that messages state instead.
+type Key = (Kind, usize, Option<&'static str>);
+
+/// The calls of a rank, as its peers see them.
+pub(super) struct PostedCalls {
+    pub(super) ring: CallRing,
+    texts: HashMap<Key, Arc<CallText>>,
+    /// That of the last call: most often the next one has it too.
+    last: Option<(Key, Arc<CallText>)>,
+}
+
+impl PostedCalls {
+    pub(super) fn new(ring: CallRing) -> Self {
+        Self { ring, texts: HashMap::new(), last: None }
+    }
+
+    /// Records that this rank makes a call, and compares the calls of all ranks so far.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`] with the mismatch, of which the other ranks do not know yet.
+    pub(super) fn post(
+        &mut self,
+        kind: Kind,
+        place: &'static Location<'static>,
+        bootstrap: &Bootstrap,
+    ) -> Result<(), Error> {
+        let (at, name) = (std::ptr::from_ref(place).addr(), place::name());
+        let key = (kind, at, name);
+        if self.last.as_ref().is_none_or(|(last, _)| *last != key) {
+            if self.texts.len() >= MAX_TEXTS {
+                self.texts.clear();
+            }
+            let describe = || CallText::new(&kind.describe(), &name.map_or_else(|| place.to_string(), str::to_owned));
+            let text = self.texts.entry(key).or_insert_with(|| Arc::new(describe()));
+            self.last = Some((key, Arc::clone(text)));
+        }
+        if let Some((_, text)) = &self.last {
+            self.ring.post(text);
+        }
+        Ok(self.ring.compare(bootstrap)?)
+    }
+}

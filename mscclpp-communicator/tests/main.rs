@@ -1,0 +1,13 @@
+//! The tests of this crate's public API, in one program: each program links all of the crate. Cargo.toml lists those that need a
+//! process of their own.
+
+mod communicator;
+mod dump;
+mod empty_calls;
+mod interrupt;
+mod late_calls;
+#[path = "../../mscclpp-exec/tests/common/ranks.rs"]
+mod ranks;
+mod recovery;
+mod transfers;
+mod tune;

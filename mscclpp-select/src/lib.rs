@@ -1,0 +1,38 @@
+//! Selects the algorithm for a call.
+//!
+//! A [`Request`] describes a call by properties that all ranks share. A [`Registry`] holds the [`Algorithm`]s: built-in
+//! ones, those of the program, plans from files. It decides by a selector of the user's or by its default rules, and
+//! [`explains`](Registry::explain) its decisions.
+
+#![deny(unsafe_code)]
+
+mod algorithm;
+mod choice;
+mod constraints;
+mod dividing;
+mod error;
+mod explain;
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code, reason = "what launches kernels of users is unsafe, as those are")]
+pub mod kernels;
+mod limits;
+mod native;
+mod order;
+mod registry;
+mod request;
+mod rules;
+pub mod tuning;
+mod usual;
+
+pub use algorithm::Algorithm;
+pub use choice::{Choice, Config};
+pub use constraints::{Constraints, Rejection};
+pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
+pub use explain::{CandidateOutcome, Explanation, Outcome};
+pub use limits::LaunchLimits;
+pub use native::{Buffers, Call};
+pub use order::OrderPolicy;
+#[doc(hidden)]
+pub use order::is_reduced_by_switches;
+pub use registry::{DecidedBy, Decision, Registry};
+pub use request::{Backend, CALLS, Request};

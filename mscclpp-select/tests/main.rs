@@ -1,0 +1,5 @@
+//! The tests of this crate's public API, in one program: each program links all of the crate.
+
+mod dividing;
+mod select;
+mod select_everything;

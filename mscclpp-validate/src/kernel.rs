@@ -1,0 +1,304 @@
+//! Parses the source of a specialized kernel for each thread block of the plan: every statement must be the next
+//! operation of the block, with the interpreter's operands, channels, counts and slices.
+//!
+//! The cache of operands and ids is tracked as well: an index into it must refer to the operands and ids that the
+//! operation names, in the first iteration of a loop and in every later one.
+
+use super::ValidationError;
+use mscclpp_base::interpret::program::Instr;
+use mscclpp_base::interpret::{Block, Opcode, ResolvedPlan, Space};
+use mscclpp_exec::cuda::abi::{CACHED_IDS, CACHED_OPERANDS, FLAG_RELAXED};
+
+/// Contents of the cache: first and number of operands, first and number of ids.
+type Cached = Option<[u32; 4]>;
+
+/// Compares a kernel's source with the resolved plan. `reduce`: the name of the reduction that replaces sums.
+///
+/// # Errors
+/// [`ValidationError::Changed`].
+pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>) -> Result<(), ValidationError> {
+    let wrong = |what: &str| ValidationError::changed("the specialized kernel", what);
+    let (shapes, table) =
+        source.split_once("DEV_TABLE BlockConstants kBlocks[] = {\n").ok_or_else(|| wrong("has no thread blocks"))?;
+    let (table, _) = table.split_once("};").ok_or_else(|| wrong("has no end of thread blocks"))?;
+    let rows: Vec<Vec<u32>> = table.lines().map(numbers).collect();
+    if rows.len() != program.agents.len() {
+        return Err(wrong("has another number of thread blocks"));
+    }
+    for (code, row) in program.agents.iter().zip(&rows) {
+        let first =
+            program.instrs.get(code.start as usize).ok_or_else(|| wrong("has a thread block without operations"))?;
+        let fifo = program.proxies.iter().filter(|&&rank| rank < code.rank).count() as u32;
+        let &[instr, operand, id, queue, slice, shape] = &row[..] else {
+            return Err(wrong("has a block with other values"));
+        };
+        let mut own = program.instrs[code.start as usize..code.end as usize].iter().filter(|instr| instr.slice.1 > 1);
+        let part = own.next().map_or(0, |instr| instr.slice.0);
+        if (instr, operand, id, queue, slice) != (code.start, first.operands, first.first_id, fifo, part) {
+            return Err(wrong(&format!(
+                "starts rank {} / thread block {} at another instruction",
+                code.rank, code.block
+            )));
+        }
+        let begin = format!(
+            "DEV void shape_{shape}(const LaunchParams& launch, const BlockConstants& block, uint64_t sequence) {{\n"
+        );
+        let body = shapes.split_once(&begin).and_then(|(_, rest)| rest.split_once("\n}\n")).map(|(body, _)| body);
+        let body = body.ok_or_else(|| wrong("lacks a function"))?;
+        let lines: Vec<&str> = body.lines().map(str::trim).collect();
+        let mut reader = Reader {
+            program,
+            code,
+            reduce,
+            slice,
+            at: code.start,
+            pc: None,
+            cached: None,
+            header: None,
+            base: [operand, id],
+        };
+        reader.read(&lines).map_err(|what| {
+            ValidationError::changed(
+                program.path(reader.at.min(code.end.saturating_sub(1))),
+                format!("in the specialized kernel, {what}"),
+            )
+        })?;
+    }
+    Ok(())
+}
+
+struct Reader<'p> {
+    program: &'p ResolvedPlan,
+    code: &'p Block,
+    reduce: Option<&'p str>,
+    /// The block's slice, where operations name none themselves.
+    slice: u32,
+    /// The next instruction.
+    at: u32,
+    pc: Option<u32>,
+    cached: Cached,
+    /// The current loop.
+    header: Option<u32>,
+    /// The block's first operand and id.
+    base: [u32; 2],
+}
+
+impl Reader<'_> {
+    fn read(&mut self, lines: &[&str]) -> Result<(), String> {
+        let mut number = 0;
+        while let Some(&line) = lines.get(number) {
+            number += 1;
+            if let Some(rest) = line.strip_prefix("Pipeline loop_") {
+                number += self.a_loop(rest, &lines[number..])?;
+            } else {
+                self.statement(line)?;
+            }
+        }
+        self.skip();
+        if self.at == self.code.end { Ok(()) } else { Err("operations are missing".into()) }
+    }
+
+    /// Parses a loop, after its first line, and returns the number of its other lines.
+    fn a_loop(&mut self, rest: &str, lines: &[&str]) -> Result<usize, String> {
+        self.skip();
+        let header = self.at;
+        let instr = self.next(|action| action == Opcode::Loop)?;
+        let name = format!("loop_{}", header - self.code.start);
+        let expected = format!("{} = pipeline_of(launch, {}, {}ull);", &name[5..], instr.count, instr.unit);
+        let begin = [
+            "DEV_NO_UNROLL".to_owned(),
+            format!("for (; {name}.iteration < {name}.trips; ++{name}.iteration) {{"),
+            format!("iteration() = {name}.iteration;"),
+        ];
+        if rest != expected || !lines.iter().take(3).eq(begin.iter()) {
+            return Err("a loop has another head".into());
+        }
+        let end = lines.iter().position(|line| *line == "}").ok_or("a loop has no end")?;
+        if lines.get(end + 1) != Some(&"iteration() = 0;") {
+            return Err("a loop does not reset its iteration".into());
+        }
+        let before = self.cached;
+        self.header = Some(header);
+        // A second time as in later iterations, when the cache has the contents that the body leaves.
+        for _ in 0..2 {
+            self.at = header + 1;
+            lines[3..end].iter().try_for_each(|line| self.statement(line))?;
+            self.skip();
+            if self.at != header + 1 + instr.body {
+                return Err("a loop has another body".into());
+            }
+        }
+        self.header = None;
+        // There may be no iteration.
+        self.cached = self.cached.filter(|cached| before == Some(*cached));
+        Ok(end + 2)
+    }
+
+    /// Skips operations without an effect: transfers of no chunks, and loops without a body.
+    fn skip(&mut self) {
+        let end = self.header.map_or(self.code.end, |header| header + 1 + self.program.instrs[header as usize].body);
+        while let Some(instr) = self.program.instrs.get(self.at as usize).filter(|_| self.at < end) {
+            let empty = self.program.srcs(instr).first().is_some_and(|src| src.size == 0);
+            let does_nothing = match instr.action {
+                Opcode::Copy | Opcode::Pack | Opcode::Unpack | Opcode::Forward | Opcode::Reduce => empty,
+                Opcode::Loop => instr.body == 0,
+                _ => false,
+            };
+            if !does_nothing {
+                break;
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Returns the next instruction, if it is an expected one.
+    fn next(&mut self, is_it: impl Fn(Opcode) -> bool) -> Result<Instr, String> {
+        self.skip();
+        let instr =
+            self.program.instrs.get(self.at as usize).filter(|instr| self.at < self.code.end && is_it(instr.action));
+        let instr = *instr.ok_or("another operation is executed")?;
+        if !matches!(instr.action, Opcode::Nop | Opcode::Loop) && self.pc != Some(self.at) {
+            return Err("another operation is reported".into());
+        }
+        self.at += 1;
+        Ok(instr)
+    }
+
+    fn statement(&mut self, line: &str) -> Result<(), String> {
+        let (line, comment) = line.split_once("  // ").map_or((line, None), |(line, comment)| (line, Some(comment)));
+        let found = numbers(line);
+        let call = line.split_once('(').map_or(line, |(name, _)| name);
+        let name = call.split_once('<').map_or(call, |(name, _)| name);
+        match (name, &found[..]) {
+            ("load_cache" | "reload_cache", &[operand, operands, id, ids]) => {
+                let is_first = name == "load_cache";
+                if is_first != (self.cached.is_none() && self.at == self.code.start) && is_first {
+                    return Err("the cache is initialized twice".into());
+                }
+                let written = match is_first {
+                    true => format!(
+                        "load_cache(launch, sequence, block.operand + {operand}, {operands}, block.id + {id}, {ids});"
+                    ),
+                    false => {
+                        format!("reload_cache(launch, block.operand + {operand}, {operands}, block.id + {id}, {ids});")
+                    }
+                };
+                if line != written {
+                    return Err("the cache is loaded from another address".into());
+                }
+                if operands > CACHED_OPERANDS || ids > CACHED_IDS {
+                    return Err("the cache is loaded past its end".into());
+                }
+                self.cached = Some([self.base[0] + operand, operands, self.base[1] + id, ids]);
+                return Ok(());
+            }
+            ("pc", &[at]) if line == format!("pc() = block.instr + {at};") => {
+                self.pc = Some(self.code.start + at);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let instr = self.operation(line, name, call)?;
+        if comment != Some(instr.kind.name()) { Err("an operation has another name".into()) } else { Ok(()) }
+    }
+
+    fn operation(&mut self, line: &str, name: &str, call: &str) -> Result<Instr, String> {
+        if line == "dev_sync();" {
+            return self.next(|action| action == Opcode::Nop);
+        }
+        let arguments = line.get(call.len() + 1..).unwrap_or_default().trim_end_matches(");");
+        let constants = call.get(name.len()..).unwrap_or_default();
+        if name == "barrier_wait_at" {
+            let instr = self.next(|action| action == Opcode::Barrier)?;
+            let expected = format!("launch, {}, {}", self.id(&instr)?, instr.count);
+            return if arguments == expected { Ok(instr) } else { Err("a barrier differs".into()) };
+        }
+        if name == "synchronize_as" {
+            let instr = self.next(|action| sync_name(action).is_some())?;
+            let (name, flags) = sync_name(instr.action).ok_or("another operation is executed")?;
+            let expected = format!("launch, {}, {}", self.id(&instr)?, instr.ids);
+            let same = arguments == expected && constants == format!("<Opcode::{name}, {flags}>");
+            return if same { Ok(instr) } else { Err("a synchronization differs".into()) };
+        }
+        let instr =
+            self.next(|action| !matches!(action, Opcode::Nop | Opcode::Barrier) && sync_name(action).is_none())?;
+        if self.data(&instr)? == line { Ok(instr) } else { Err("a transfer differs".into()) }
+    }
+
+    /// Returns the statement of an operation on data.
+    fn data(&self, instr: &Instr) -> Result<String, String> {
+        // Of equal sources of a copy, only the last one is loaded.
+        let repeated = self.program.repeated_srcs(instr);
+        let (srcs, dsts) = (&self.program.srcs(instr)[repeated as usize..], self.program.dsts(instr));
+        let [first, count, ..] = self.cached.ok_or("the cache is empty")?;
+        let needed = srcs.len() as u32 + dsts.len() as u32;
+        let index = (instr.operands + repeated).checked_sub(first).filter(|index| index + needed <= count);
+        let index = index.ok_or("the cache lacks an operand")?;
+        let range = |slice: String| {
+            let size = srcs.first().map_or(0, |src| src.size);
+            let range = format!("byte_range(launch, {size}, {slice})");
+            self.header.map_or(range.clone(), |header| format!("clipped({range}, loop_{})", header - self.code.start))
+        };
+        let own = self.program.instrs[self.code.start as usize..self.code.end as usize].iter();
+        let mut slices = own.filter(|instr| instr.slice.1 > 1).map(|instr| instr.slice.0);
+        let range = match instr.slice {
+            (_, 0 | 1) => range("0, 1".into()),
+            // Where all operations have the block's slice, they do not name it.
+            (index, of) if slices.all(|other| other == index) && index == self.slice => {
+                range(format!("block.slice, {of}"))
+            }
+            (index, of) => range(format!("{index}, {of}")),
+        };
+        let is_packet = |space: Space| space == Space::Packets;
+        let packets = [srcs, dsts]
+            .map(|list| list.iter().rev().fold(0_u64, |mask, operand| mask * 2 + u64::from(is_packet(operand.space))));
+        let (from, to) = (srcs.len(), dsts.len());
+        let name = format!("{:?}", instr.reduce);
+        let combined = format!("Arith, Reduction::k{}, {from}, {to}", self.reduce.unwrap_or(&name));
+        let call = match instr.action {
+            Opcode::Copy if repeated > 0 => format!("reduce_aligned<{combined}>("),
+            Opcode::Copy => format!("copy_aligned<{from}>("),
+            Opcode::Pack => format!("pack_aligned<{from}>("),
+            Opcode::Unpack => format!("unpack_aligned<{from}>(launch, "),
+            Opcode::Forward => format!("forward_aligned<{to}>(launch, "),
+            Opcode::Port { .. } => "port_aligned<false>(launch, ".to_owned(),
+            Opcode::PortForward => "port_aligned<true>(launch, ".to_owned(),
+            Opcode::Reduce if packets == [0, 0] => format!("reduce_aligned<{combined}>("),
+            Opcode::Reduce => {
+                format!("reduce_packets_aligned<{combined}, {}ull, {}ull>(launch, ", packets[0], packets[1])
+            }
+            _ => return Err("another operation is executed".into()),
+        };
+        Ok(format!("{call}{index}, {range});"))
+    }
+
+    /// Returns the position in the cache of an operation's first id. All ids are in the cache if it has room for them.
+    fn id(&self, instr: &Instr) -> Result<u32, String> {
+        let [.., first, count] = self.cached.ok_or("the cache is empty")?;
+        let index = instr.first_id.checked_sub(first).ok_or("the cache lacks an id")?;
+        if index + instr.ids <= count || index == 0 && count >= CACHED_IDS {
+            Ok(index)
+        } else {
+            Err("the cache lacks an id".into())
+        }
+    }
+}
+
+/// Returns the name in device code of an operation on channels or semaphores, and its flags.
+fn sync_name(opcode: Opcode) -> Option<(&'static str, u8)> {
+    Some(match opcode {
+        Opcode::Signal { relaxed } => ("kSignal", if relaxed { FLAG_RELAXED } else { 0 }),
+        Opcode::PortSignal => ("kPortSignal", 0),
+        Opcode::Wait { .. } => ("kWait", 0),
+        Opcode::Flush => ("kFlush", 0),
+        Opcode::Acquire => ("kAcquire", 0),
+        Opcode::Release => ("kRelease", 0),
+        _ => return None,
+    })
+}
+
+/// Returns the integers in a text that are not part of a name.
+fn numbers(text: &str) -> Vec<u32> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter_map(|word| word.parse().ok()).collect()
+}

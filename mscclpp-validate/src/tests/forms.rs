@@ -1,0 +1,61 @@
+//! All launches of a form: those that apply are validated, those that executors reject are listed, plans that are not
+//! proved fail.
+
+use mscclpp_core::plan::raw::OpKind;
+
+use super::*;
+use mscclpp_exec::cuda::NotSpecialized;
+
+fn plan(name: &str, ranks: u32, node: u32) -> PlanTree {
+    let algorithm = algorithms::find(name).expect("it is in the library");
+    algorithm
+        .compile_tree(algorithm.spec(ranks, node), &algorithm.arguments([]).expect("defaults"))
+        .expect("it compiles")
+}
+
+#[test]
+fn launches_that_apply_are_validated_and_others_listed() {
+    // On 3 nodes there are 2 ranks on each, on 2 nodes 3: memory channels connect ranks of different nodes.
+    let ring = plan("allreduce_ring", 6, 6);
+    let found = validate_form(&ring, ExecutorForm::Processes).expect("it is right");
+    assert_eq!((found.launches, found.inapplicable.len()), (4, 8));
+    let other_node =
+        |launch: &InvalidLaunch| matches!(launch.error, ValidationError::Plan(Error::CrossNodeAccess { .. }));
+    assert!(found.inapplicable.iter().all(other_node), "{:?}", found.inapplicable);
+    let found = validate_form(&ring, ExecutorForm::Devices).expect("it is right");
+    assert_eq!((found.launches, found.inapplicable.len()), (3, 2));
+    assert_eq!(found.inapplicable[0].launch, "ranks on devices 0 1 2 3 4 5, devices on nodes 0 0 0 1 1 1");
+    // A plan of sums has a kernel for each reduction, one without reductions has one.
+    assert_eq!(validate_form(&ring, ExecutorForm::Kernel).expect("it is right").launches, 5);
+    let gather = plan("allgather_ring_ports", 4, 1);
+    assert_eq!(validate_form(&gather, ExecutorForm::Kernel).expect("it is right").launches, 1);
+    // Ports reach any node: 1, 2 and 4 nodes.
+    assert_eq!(validate_form(&gather, ExecutorForm::Processes).expect("it is right").launches, 12);
+    assert_eq!(validate_form(&gather, ExecutorForm::Devices).expect("it is right").launches, 5);
+}
+
+#[test]
+fn plan_without_specialized_kernel_is_listed() {
+    let mut large = plan("allgather_ring_ports", 2, 2);
+    for rank in &mut large.ranks {
+        let sync = mscclpp_core::plan::raw::Op::new(OpKind::Nop, rank.blocks[0].ops[0].origin);
+        rank.blocks[0].ops.extend(std::iter::repeat_n(sync, 3000));
+    }
+    let found = validate_form(&large, ExecutorForm::Kernel).expect("there is none");
+    assert_eq!((found.launches, found.inapplicable.len()), (0, 1));
+    let ValidationError::NotSpecialized(NotSpecialized::TooLarge { .. }) = &found.inapplicable[0].error else {
+        panic!("{:?}", found.inapplicable);
+    };
+}
+
+#[test]
+fn plan_that_is_not_proved_is_invalid() {
+    let mut stalling = plan("allreduce_ring", 3, 3);
+    let ops = &mut stalling.ranks[1].blocks[0].ops;
+    let signal = ops.iter().position(|op| op.kind == OpKind::Signal).expect("a signal");
+    ops.remove(signal);
+    for form in [ExecutorForm::Processes, ExecutorForm::Devices] {
+        let invalid = validate_form(&stalling, form).expect_err("it stalls");
+        assert!(matches!(invalid.error, ValidationError::Rejected(_)), "{invalid}");
+    }
+}
