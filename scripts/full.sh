@@ -60,8 +60,8 @@ part() {
             tests mscclpp-fuzz --test integration -- mutation::
         ;;
     programs)
-        MSCCLPP_LOOP_PROGRAMS=30000 tests mscclpp-core --lib -- check::loops check::race::every
-        MSCCLPP_SLICES=1500 tests mscclpp-core --lib -- check::slices
+        MSCCLPP_LOOP_PROGRAMS=30000 tests mscclpp-check --lib -- loops race::every
+        MSCCLPP_SLICES=1500 tests mscclpp-check --lib -- slices
         ;;
     routes)
         MSCCLPP_ROUTES=100000 tests mscclpp-exec --test routes --
@@ -79,17 +79,17 @@ part() {
     order)
         MSCCLPP_PERMUTATIONS=20 MSCCLPP_OPERATIONS=3000 tests mscclpp-fuzz --test integration -- permutations::
         MSCCLPP_MALFORMED=100000 tests mscclpp-fuzz --test integration -- fuzz::malformed
-        MSCCLPP_PLANS=100000 tests mscclpp-exec --lib -- validate::
+        MSCCLPP_PLANS=100000 tests mscclpp-validate --lib --
         ;;
     processes)
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::
-        MSCCLPP_FAULT_ROUNDS=200 MSCCLPP_CAUSE_ROUNDS=1000 tests mscclpp-exec --test faults --
-        MSCCLPP_CAUSE_ROUNDS=8800 tests mscclpp-exec --test soak -- --include-ignored
+        MSCCLPP_FAULT_ROUNDS=200 MSCCLPP_CAUSE_ROUNDS=1000 tests mscclpp-communicator --test faults --
+        MSCCLPP_CAUSE_ROUNDS=8800 tests mscclpp-communicator --test soak -- --include-ignored
         MSCCLPP_NCCL_FAULT_ROUNDS=200 tests mscclpp-dev --test nccl -- faults_in_random_calls
         MSCCLPP_NCCL_DIVISION_ROUNDS=1000 tests mscclpp-dev --test nccl -- random_divisions
         ;;
     transport)
-        MSCCLPP_SOAK=200 tests mscclpp-exec --lib -- transport::
+        MSCCLPP_SOAK=200 tests mscclpp-transport --lib --
         MSCCLPP_SOAK=20 tests mscclpp-exec --lib -- process::wire
         MSCCLPP_SOAK=100 tests mscclpp-exec --lib -- process::wire::tests::missing_wait
         MSCCLPP_SEEDS=100 tests mscclpp-fuzz --test integration -- fuzz::order

@@ -7,8 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-crates=(mscclpp-core mscclpp-eval mscclpp-macros mscclpp-algorithms mscclpp-bootstrap mscclpp-kernels mscclpp-fuzz mscclpp-exec mscclpp
-    mscclpp-nccl mscclpp-cli)
+crates=(mscclpp-plan mscclpp-check mscclpp-core mscclpp-eval mscclpp-macros mscclpp-algorithms mscclpp-bootstrap mscclpp-kernels
+    mscclpp-fuzz mscclpp-base mscclpp-transport mscclpp-exec mscclpp-select mscclpp-communicator mscclpp-validate mscclpp mscclpp-nccl
+    mscclpp-cli)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -37,19 +37,22 @@ tests() { # PART COMMAND PACKAGE FILTER...: a target, with which build scripts a
 
 address() {
     local -x RUSTFLAGS="-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer"
-    tests address test mscclpp-core plan::image
+    tests address test mscclpp-plan image
     # Views of memory, segments, and the launches between ranks that are threads.
-    tests address test mscclpp-exec memory:: shm:: process::
+    tests address test mscclpp-base memory:: shm::
+    tests address test mscclpp-exec process::
 }
 
 thread() {
     [ -d "$library" ] || { skipped thread rust-src; return; }
     local -x RUSTFLAGS="-Zsanitizer=thread --cfg portable_memory"
-    tests thread "test -Zbuild-std" mscclpp-exec memory:: shm:: cpu:: interpret:: numeric::
+    tests thread "test -Zbuild-std" mscclpp-base memory:: shm:: interpret:: numeric::
+    tests thread "test -Zbuild-std" mscclpp-exec cpu::
     # Ranks that are threads. Those of `process::` are left out: memory that one of them unmaps and the next one maps at the same
     # address is reported, because these system calls do not go through the C library, where the sanitizer intercepts them.
     local kind=(--test integration)
-    tests thread "test -Zbuild-std" mscclpp-exec communicator:: errors:: lang::
+    tests thread "test -Zbuild-std" mscclpp-communicator communicator::
+    tests thread "test -Zbuild-std" mscclpp-exec errors:: lang::
 }
 
 undefined() {
@@ -57,7 +60,7 @@ undefined() {
     cargo "+$toolchain" miri --version >/dev/null 2>&1 || { skipped undefined miri; return; }
     local -x MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=2
     # mscclpp-core forbids unsafe code, and the numbers in `numeric` have none.
-    tests undefined "miri test" mscclpp-exec memory::
+    tests undefined "miri test" mscclpp-base memory::
 }
 
 [ $# -gt 0 ] || set -- address thread undefined

@@ -111,6 +111,11 @@ impl Counts {
         }
     }
 
+    /// Returns whether every threshold occurs.
+    pub(super) fn has_every_threshold(&self) -> bool {
+        self.greatest.is_none()
+    }
+
     /// Returns the least counts at which one of some thresholds occurs.
     pub(super) fn least_counts(&self, thresholds: RangeInclusive<u32>) -> LeastCounts {
         // Thresholds of an instance, and those of many chunks, may not occur: nothing is said about them.
@@ -134,14 +139,10 @@ impl Counts {
         let min = u128::from(*self.messages.start()).div_ceil(parts).next_multiple_of(size);
         let max = u128::from(*self.messages.end()) / parts;
         let first = min / ((k + 1) * unit) + 1;
-        for s in [first, first + 1] {
-            let (above, below) = ((n * (s - 1)).max((k - 1) * s) * unit, (k + 1) * s * unit);
-            let length = (above + size).max(min);
-            if length < below {
-                return u64::try_from(length).ok().filter(|_| length <= max);
-            }
-        }
-        None
+        // If the interval for the first s is empty, or too small, so are those for greater ones.
+        let (above, below) = ((n * (first - 1)).max((k - 1) * first) * unit, (k + 1) * first * unit);
+        let length = (above + size).max(min);
+        u64::try_from(length).ok().filter(|_| length < below && length <= max)
     }
 }
 

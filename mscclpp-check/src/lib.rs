@@ -216,8 +216,7 @@ impl Checks {
 
     /// Returns the findings of the first rule that has any that are not allowed.
     fn first_rule(&self, verdict: RuleFindings) -> Diagnostics {
-        let RuleFindings { deadlocks, races, results } = verdict;
-        let findings = [deadlocks, races, results].map(|found| self.without_allowed(found));
+        let findings = verdict.in_order().map(|found| self.without_allowed(found));
         findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
@@ -239,8 +238,7 @@ fn is_accepted<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item 
     if !first.is_balanced() && !pairing::check(view, pairs).is_empty() {
         return false;
     }
-    let RuleFindings { deadlocks, races, results } = run(models);
-    [deadlocks, races, results].iter().all(Diagnostics::is_empty)
+    run(models).is_empty()
 }
 
 /// Checks a plan, and accepts it if it returns no finding.

@@ -13,8 +13,28 @@ use mscclpp_plan::parallel;
 #[derive(Default)]
 pub(super) struct RuleFindings {
     pub(super) deadlocks: Diagnostics,
+    /// Waits that compete for signals. Which of them receives a signal depends on the schedule, and so do the races that follow.
+    pub(super) competing: Diagnostics,
     pub(super) races: Diagnostics,
     pub(super) results: Diagnostics,
+}
+
+impl RuleFindings {
+    /// Returns the findings of each rule, in the order in which they rely on each other.
+    pub(super) fn in_order(self) -> [Diagnostics; 4] {
+        [self.deadlocks, self.competing, self.races, self.results]
+    }
+
+    /// Returns whether no rule has findings.
+    pub(super) fn is_empty(&self) -> bool {
+        [&self.deadlocks, &self.competing, &self.races, &self.results].iter().all(|found| found.is_empty())
+    }
+
+    /// Returns the findings about deadlocks and about the order of operations.
+    #[cfg(test)]
+    pub(super) fn of_order(self) -> (Diagnostics, Diagnostics) {
+        (self.deadlocks, if self.competing.is_empty() { self.races } else { self.competing })
+    }
 }
 
 /// Minimum number of accesses for which two executions use two threads: they share nothing that changes, and differ in
@@ -52,9 +72,12 @@ pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> RuleFindin
             }
             None => [Some(check_at_size(&model, races, results)), None],
         };
-        for RuleFindings { deadlocks, races, results } in runs.into_iter().flatten() {
+        for RuleFindings { deadlocks, competing, races, results } in runs.into_iter().flatten() {
             if !deadlocks.is_empty() {
                 return RuleFindings { deadlocks, ..verdict };
+            }
+            if verdict.competing.is_empty() {
+                verdict.competing = competing;
             }
             if verdict.races.is_empty() {
                 verdict.races = races;
@@ -75,7 +98,8 @@ pub(super) fn without_iterations(model: &Model) -> Diagnostics {
         return Diagnostics::default();
     }
     let mut found = Diagnostics::default();
-    found.extend(check_at_size(model, true, false).races.into_iter().map(|mut finding| {
+    let RuleFindings { competing, races, .. } = check_at_size(model, true, false);
+    found.extend(if competing.is_empty() { races } else { competing }.into_iter().map(|mut finding| {
         finding.message += ", for messages without data";
         finding
     }));
@@ -100,7 +124,9 @@ fn check_at_size(model: &Model, races: bool, results: bool) -> RuleFindings {
         return verdict;
     }
     if let Some(races) = rules.races {
-        verdict.races.extend(at_size(uneven, cross_launch::findings(confirmed(model, races))));
+        let races = confirmed(model, races);
+        verdict.competing.extend(at_size(uneven, cross_launch::competing_waits(&races)));
+        verdict.races.extend(at_size(uneven, cross_launch::findings(races)));
     }
     if let Some(dataflow) = rules.dataflow {
         verdict.results.extend(at_size(uneven, dataflow.findings(model)));

@@ -63,8 +63,6 @@ pub mod runtime {
     pub use mscclpp_communicator::*;
     pub use mscclpp_exec::*;
     pub use mscclpp_select as select;
-    #[cfg(feature = "process")]
-    pub use mscclpp_validate as validate;
 
     /// Executors on CUDA devices, and custom kernels.
     #[cfg(feature = "cuda")]

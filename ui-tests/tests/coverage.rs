@@ -93,7 +93,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         &[(Code::LostRank, "lost_rank_is_reported"), (Code::CallMismatch, "different_calls_are_reported")],
     ),
     (
-        "mscclpp-exec/tests/communicator.rs",
+        "mscclpp-communicator/tests/communicator.rs",
         &[
             (Code::NoAlgorithm, "failed_selection_or_build_names_rank_and_call"),
             (Code::InvalidCall, "mismatched_lengths_are_reported_before_any_wait"),

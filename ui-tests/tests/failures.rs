@@ -27,6 +27,10 @@ fn every_row_of_the_failures_page_names_a_test() {
         "mscclpp-bootstrap/tests",
         "mscclpp-exec/src",
         "mscclpp-exec/tests",
+        "mscclpp-base/src",
+        "mscclpp-communicator/src",
+        "mscclpp-communicator/tests",
+        "mscclpp-transport/src",
         "mscclpp-cli/tests",
     ] {
         functions(&root.join(folder), &mut names);

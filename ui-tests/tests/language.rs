@@ -13,15 +13,20 @@ const PAGES: &[&str] = &["docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.m
 const SOURCES: &[&str] = &[
     "mscclpp/src",
     "mscclpp-algorithms/src",
+    "mscclpp-base/src",
     "mscclpp-bootstrap/src",
     "mscclpp-check/src",
     "mscclpp-cli/src",
+    "mscclpp-communicator/src",
     "mscclpp-core/src",
     "mscclpp-eval/src",
     "mscclpp-exec/src",
     "mscclpp-fuzz/src",
     "mscclpp-macros/src",
     "mscclpp-plan/src",
+    "mscclpp-select/src",
+    "mscclpp-transport/src",
+    "mscclpp-validate/src",
     "kernels/src",
 ];
 

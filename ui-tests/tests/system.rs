@@ -24,15 +24,14 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-cli/src/commands/doctor", "limits and memory of this machine"),
     ("mscclpp-cli/src/commands/launch", "signals, and groups of processes"),
     ("mscclpp-cli/src/jobs.rs", "a folder that only its user can read, and when processes started"),
-    ("mscclpp-exec/src/communicator/background.rs", "the signal on which ranks write dumps"),
+    ("mscclpp-communicator/src/communicator/background.rs", "the signal on which ranks write dumps"),
     ("mscclpp-exec/src/cuda", "memory between processes goes through file descriptors"),
-    ("mscclpp-exec/src/file.rs", "permissions of files, where a system has them"),
-    ("mscclpp-exec/src/memory/span/stream.rs", "transfers between memory and sockets"),
+    ("mscclpp-base/src/file.rs", "permissions of files, where a system has them"),
+    ("mscclpp-base/src/memory/span/stream.rs", "transfers between memory and sockets"),
     ("mscclpp-exec/src/process", "ranks as processes"),
-    ("mscclpp-exec/src/shm", "segments of shared memory"),
-    ("mscclpp-exec/src/transport/tests/bandwidth.rs", "a measurement with a processor for each process"),
-    ("mscclpp-exec/src/transport/ucx", "random bytes of the kernel"),
-    ("mscclpp-exec/src/system", "what Linux knows of this machine, and advice to it"),
+    ("mscclpp-base/src/shm", "segments of shared memory"),
+    ("mscclpp-transport/src/ucx", "random bytes of the kernel"),
+    ("mscclpp-base/src/system", "what Linux knows of this machine, and advice to it"),
     ("mscclpp-nccl/src/debug.rs", "the name of the host"),
     ("mscclpp-nccl/src/forward/library.rs", "a flag of glibc's loader"),
     ("dev/src", "the simulator has the driver's handles of memory"),
@@ -170,7 +169,7 @@ fn tree(target: &str, options: &[&str]) -> BTreeSet<String> {
 #[test]
 fn ranks_of_one_process_need_no_library_of_linux() {
     /// What only ranks as processes need.
-    const OF_PROCESSES: [&str; 6] = ["mscclpp-bootstrap", "if-addrs", "hmac", "postcard", "libloading", "cudarc"];
+    const OF_PROCESSES: [&str; 7] = ["mscclpp-bootstrap", "mscclpp-transport", "if-addrs", "hmac", "postcard", "libloading", "cudarc"];
     for target in ["x86_64-unknown-linux-gnu", "x86_64-pc-windows-msvc", "aarch64-apple-darwin"] {
         let found = tree(target, &["--no-default-features"]);
         assert!(found.contains("mscclpp-exec"), "{target}: {found:?}");

@@ -125,7 +125,9 @@ impl Contents {
     pub(super) fn copy(&mut self, by: u32, read: usize, to: &MemoryRange) -> bool {
         let (write, start, len) = (to.cell, to.range.start, to.range.end - to.range.start);
         let Some(piece) = self.memories.filling(read, len).filter(|_| !self.is_spent()) else { return false };
-        if self.short_chunks.concern(to.memory) && !self.short_chunks.is_safe(&self.values, &piece, start) {
+        if self.short_chunks.concern(to.memory)
+            && !self.short_chunks.is_safe(&self.values, &piece, start, &mut self.budget)
+        {
             return false;
         }
         self.budget = self.budget.saturating_add(BUDGET.1 - 1);
@@ -179,7 +181,7 @@ impl Contents {
                     seen.iter_mut().for_each(|piece| piece.node = values.shifted(piece.node, back, budget));
                 }
                 if concerns_short_chunks {
-                    short_chunks.pass(values, by, write.range.start, seen);
+                    short_chunks.pass(values, by, write.range.start, seen, budget);
                 }
                 pieces = seen;
             }

@@ -11,7 +11,7 @@ use crate::symmetry::Symmetry;
 use mscclpp_plan::collective::{ChunkCounts, CollectiveKind, OutputContent, Postcondition};
 use mscclpp_plan::origin::Origin;
 use mscclpp_plan::raw::{Expectation, PlanTree};
-use mscclpp_plan::types::BufferKind;
+use mscclpp_plan::types::{BufferKind, ReduceOp};
 
 /// A part of an output, or of an input, with a wrong value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl<'a> OutputChecker<'a> {
             seen: vec![0; plan.ranks.len()],
             mark: 0,
             how: None,
-            averages: plan.ranks.len() > 1 && contents.values.has_average(),
+            averages: plan.ranks.len() > 1 && plan.reductions().contains(&ReduceOp::Avg),
             budget: BUDGET,
             faults: Vec::new(),
             count: 0,
@@ -406,12 +406,12 @@ impl<'a> OutputChecker<'a> {
         let end = u64::from(self.plan.ranks[rank as usize].input_chunks) * self.chunk;
         contents.memories.read(memory, 0..end, |part, piece| {
             let Some(piece) = piece else { return };
-            if contents.values.kind(piece.node) == Kind::Input(rank) && piece.at == part.start {
-                return;
-            }
+            let is_kept = contents.values.kind(piece.node) == Kind::Input(rank) && piece.at == part.start;
+            let wrong = if is_kept { self.cut(Some(piece), part.start) } else { Some(Wrong::Inputs) };
+            let Some(wrong) = wrong else { return };
             let place = (memory, part.clone());
             let demand = Demand { inputs: vec![(rank, part.start)], origin: None };
-            self.report((rank, BufferKind::Input), part.start, place, &demand, Some(piece), &Wrong::Inputs);
+            self.report((rank, BufferKind::Input), part.start, place, &demand, Some(piece), &wrong);
         });
     }
 }

@@ -124,11 +124,12 @@ impl ShortChunks {
 
     /// Returns whether no chunk from an address on, to which a range is written, has a greater number than a
     /// contribution.
-    pub(super) fn is_safe(&mut self, values: &Values, piece: &ValueRange, position: u64) -> bool {
+    pub(super) fn is_safe(&mut self, values: &Values, piece: &ValueRange, position: u64, budget: &mut u64) -> bool {
         let Some(counts) = &self.counts else { return true };
         if piece.node == UNKNOWN {
             return true;
         }
+        let (first, last) = (position / self.chunk, (position + piece.len.max(1) - 1) / self.chunk);
         match &self.ranks {
             Ranks::Real | Ranks::Alike => {
                 let least = piece.at.wrapping_add_signed(values.least_shift(piece.node));
@@ -138,18 +139,16 @@ impl ShortChunks {
                 }
             }
             Ranks::Renumbered(_) => {
-                let first = position / self.chunk;
-                let last = (position + piece.len.max(1) - 1) / self.chunk;
-                (first..=last).all(|chunk| {
-                    let at = piece.at.wrapping_add((chunk - first) * self.chunk);
-                    let number = self.counts.as_ref().map(|counts| counts.within_part(chunk));
-                    self.number(values, piece.node, at) == number
-                })
+                // Each chunk is examined, of which a short plan may have billions.
+                *budget = budget.saturating_sub(last - first + 1);
+                *budget > 0
+                    && (first..=last).all(|chunk| {
+                        let at = piece.at.wrapping_add((chunk - first) * self.chunk);
+                        let number = self.counts.as_ref().map(|counts| counts.within_part(chunk));
+                        self.number(values, piece.node, at) == number
+                    })
             }
-            Ranks::Unrelated => {
-                let last = (position + piece.len.max(1) - 1) / self.chunk;
-                (position / self.chunk..=last).all(|chunk| counts.within_part(chunk) == 0)
-            }
+            Ranks::Unrelated => false,
         }
     }
 
@@ -179,11 +178,19 @@ impl ShortChunks {
         })
     }
 
-    /// Updates the reach of ranges that a step writes to consecutive addresses of a caller's buffer.
-    pub(super) fn pass(&mut self, values: &Values, by: u32, start: u64, pieces: &mut Vec<ValueRange>) {
+    /// Updates the reach of ranges that a step writes to consecutive addresses of a caller's buffer. Each chunk whose data may be lost
+    /// takes one of `budget`; without any left, ranges remain as they are.
+    pub(super) fn pass(
+        &mut self,
+        values: &Values,
+        by: u32,
+        start: u64,
+        pieces: &mut Vec<ValueRange>,
+        budget: &mut u64,
+    ) {
         let mut position = start;
         let is_safe = pieces.iter().all(|piece| {
-            let is_safe = self.is_safe(values, piece, position);
+            let is_safe = self.is_safe(values, piece, position, budget);
             position += piece.len;
             is_safe
         });
@@ -200,6 +207,11 @@ impl ShortChunks {
             let shift = values.least_shift(piece.node);
             let mut done = 0;
             while done < piece.len {
+                let Some(left) = budget.checked_sub(1) else {
+                    pieces.push(piece.part(done, piece.len));
+                    break;
+                };
+                *budget = left;
                 let chunk = (position + done) / self.chunk;
                 let to = ((chunk + 1) * self.chunk - position).min(piece.len);
                 let mut part = piece.part(done, to);

@@ -458,6 +458,31 @@ fn chunk_that_is_never_shorter_in_the_range_of_sizes_is_no_finding() {
 }
 
 #[test]
+fn inputs_that_pass_through_a_shorter_chunk_do_not_keep_their_values() {
+    let clobbered = "copy i0 > o0; nop; copy i0 > o1; nop; copy o1 > i0; nop; copy i1 > o1";
+    let (code, message, _) = wrong(&with_chunks(plan(Broadcast, false, &[&[clobbered]]), 2, 2));
+    assert_eq!(code, Code::ShortChunk);
+    assert!(message.contains("which input chunk 0 of rank 0 requires, in output chunk 1 of rank 0"), "{message}");
+    // Chunk 0 is never shorter.
+    fine(&with_chunks(
+        plan(Broadcast, false, &[&["copy i1 > o0; nop; copy o0 > i1; nop; copy i0 > o0; copy i1 > o1"]]),
+        2,
+        2,
+    ));
+}
+
+/// A plan of few operations with billions of chunks.
+#[test]
+fn chunks_are_examined_within_a_budget() {
+    let chunks = u32::MAX;
+    let shifted = format!("copy i0+{} > o1+{}", chunks - 1, chunks - 1);
+    let mut plan = plan(Broadcast, false, &[&[&shifted]]);
+    plan.collective.chunk_factor = chunks;
+    let found = crate::check(&with_chunks(plan, chunks, chunks));
+    assert!(!found.is_empty());
+}
+
+#[test]
 fn numbers_of_chunks_count_within_the_parts_of_ranks() {
     // Chunk 2 of the output is chunk 0 of rank 1's part, so it is as long as chunk 0; chunk 3 is shorter.
     let gather = |through: u32| {

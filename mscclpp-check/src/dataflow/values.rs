@@ -88,12 +88,6 @@ impl Values {
     pub(super) fn has_switch(&self) -> bool {
         self.reductions.iter().any(|reduction| reduction.how.switch)
     }
-
-    /// Returns whether any value is averaged.
-    pub(super) fn has_average(&self) -> bool {
-        self.reductions.iter().any(|reduction| reduction.how.op == ReduceOp::Avg)
-    }
-
     fn reduction(&self, node: Node) -> Option<usize> {
         (node as usize).checked_sub(self.ranks as usize + 1)
     }

@@ -3,7 +3,7 @@
 use super::RaceDetector;
 use super::every::{Demand, asks};
 use super::report::{self, Known};
-use super::shadow_memory::{First, NONE, RecordedAccess, ThreadMapping};
+use super::shadow_memory::{First, MAX_COMPARED_READS, NONE, RecordedAccess, ThreadMapping};
 use crate::MAX_FINDINGS;
 use crate::model::{Access, Model};
 use mscclpp_plan::raw::OpKind;
@@ -55,6 +55,7 @@ impl RaceDetector<'_, '_> {
             grain: if block { self.grain(step) } else { ThreadMapping::Unknown },
             write: effect.write,
             in_loop: self.model.size.proves() && self.model.in_loop(step) && asks(Demand::Mapping),
+            is_first_find: false,
             packet_clock: NONE,
         };
         // A port's operations are ordered; those of a block only across block syncs.
@@ -181,7 +182,8 @@ impl RaceDetector<'_, '_> {
             let has_unknown_windows = self.has_unknown_windows(agent, step) || self.ignores_packets(step);
             access.packet_clock = if has_unknown_windows { NONE } else { packet_clock };
         }
-        self.keep(access, epoch, rewrites);
+        let finds = packets && !access.write && self.is_of_block(&access);
+        self.keep(access, epoch, rewrites, finds);
     }
 
     /// Returns whether a block has found the packets that were last written to an atom by their flags, in a read that
@@ -213,9 +215,15 @@ impl RaceDetector<'_, '_> {
     }
 
     /// Records an access for those that come after it, given the timestamp of the last block sync of its agent, and
-    /// whether it leaves the packets that earlier accesses have read.
-    fn keep(&mut self, access: RecordedAccess, epoch: u32, rewrites: bool) {
+    /// whether it leaves the packets that earlier accesses have read, and whether it finds packets by their flags: the first such read
+    /// of an agent is kept, since it may be over where later ones are not.
+    fn keep(&mut self, mut access: RecordedAccess, epoch: u32, rewrites: bool, finds: bool) {
         let new = self.accesses.len() as u32;
+        access.is_first_find = finds && {
+            let is_own = |read: u32| self.accesses[read as usize].agent == access.agent;
+            (access.atoms.0..access.atoms.1)
+                .any(|atom| !self.cells.reads(atom as usize).take(MAX_COMPARED_READS).any(is_own))
+        };
         let (accesses, cells) = (&self.accesses, &mut self.cells);
         for atom in access.atoms.0 as usize..access.atoms.1 as usize {
             if access.write {
@@ -225,7 +233,7 @@ impl RaceDetector<'_, '_> {
                 // threads.
                 cells.add_read(atom, new, |old| {
                     let old = &accesses[old as usize];
-                    old.agent == access.agent && (old.count < epoch || old.is_mapped_as(&access))
+                    old.agent == access.agent && !old.is_first_find && (old.count < epoch || old.is_mapped_as(&access))
                 });
             }
         }

@@ -17,6 +17,8 @@ pub(in super::super) struct RecordedAccess {
     pub(in super::super) write: bool,
     /// Whether it is in a loop and the execution proves a result: then only equal windows compare.
     pub(super) in_loop: bool,
+    /// Whether it is the first read of its agent that finds the packets of an atom.
+    pub(super) is_first_find: bool,
     /// For packets written: what their readers acquire, by index in a list.
     pub(super) packet_clock: u32,
 }
@@ -58,7 +60,7 @@ pub(in super::super) const NONE: u32 = u32::MAX;
 
 /// Maximum number of reads that are compared before another one is recorded: an agent's reads of an atom mostly follow
 /// each other, and where thousands of agents read it, comparing all of them each time would take too long.
-const MAX_COMPARED_READS: usize = 32;
+pub(super) const MAX_COMPARED_READS: usize = 32;
 
 /// The accesses of all atoms that later ones may conflict with, by their numbers.
 pub(in super::super) struct ShadowMemory {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cut::{Component, Cut, Entry};
 use crate::access::{Access, accesses};
+use crate::counts::Counts;
 use crate::model::{Space, memory_number};
 use crate::place::{LocatedOp, canonical_buffer, each_of};
 use crate::symmetry::Symmetry;
@@ -131,7 +132,9 @@ impl Parts {
         all.packets = groups(&packets);
         all.parts = all.accesses_of_parts.iter().map(|touch| touch.part).collect();
         all.parts.dedup();
-        all.are_apart = all.are_apart() && all.keep_postconditions_whole(plan, symmetry, own);
+        // What is lost where chunks are short depends on the chunks of a range, unless the range of sizes excludes no length of a part.
+        let chunks_are_alike = Counts::of(view, all.has_packets).is_none_or(|counts| counts.has_every_threshold());
+        all.are_apart = chunks_are_alike && all.are_apart() && all.keep_postconditions_whole(plan, symmetry, own);
         all
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::cut::Cut;
 use super::sizes;
 use crate::model::{self, Model, Size};
-use crate::run::{RuleFindings, run};
+use crate::run::run;
 use crate::testing::{ops, plan};
 use crate::{Pairs, check};
 use mscclpp_plan::collective::{Collective, CollectiveKind};
@@ -29,8 +29,19 @@ fn found_at(plan: &PlanTree, units: impl Iterator<Item = u64>) -> Diagnostics {
     let pairs = Pairs::of(plan);
     let usual = model::sizes(plan.into()).expect("a plan of few pieces");
     let all = usual.into_iter().chain(units.map(|units| Size::uneven(plan, units, 16).expect("short chunks")));
-    let RuleFindings { deadlocks, races, results } = run(all.map(|size| Model::of(plan.into(), &pairs, size)));
-    [deadlocks, races, results].into_iter().find(|found| !found.is_empty()).unwrap_or_default()
+    let verdict = run(all.map(|size| Model::of(plan.into(), &pairs, size)));
+    verdict.in_order().into_iter().find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// Slices of whole ranges lie in other chunks at other sizes; a range of sizes may exclude those at which a chunk is short.
+#[test]
+fn lost_slices_are_found_in_every_chunk_of_a_range() {
+    let text = "plan lost\ncollective broadcast\nranks 1\nchunk_factor 6\nmin_message_size 400\n\
+        rank 0 (input 6, output 6, scratch 0) {\n  block 0:\n    copy output[0..3] <- input[0..3]\n    nop\n    \
+        copy output[3..6] <- input[0..3] slice 10/32\n    nop\n    copy output[0..3] <- output[3..6] slice 10/32\n    nop\n    \
+        copy output[3..6] <- input[3..6]\n}\n";
+    let found = check(&mscclpp_plan::text::parse(text).expect("a plan"));
+    assert!(found.iter().map(|finding| finding.code).eq([Code::ShortChunk]), "{found}");
 }
 
 /// Returns a rank with the necessary thread blocks and semaphores that must copy its input to its output, and an idle
@@ -232,9 +243,8 @@ fn found_conservatively(plan: &PlanTree) -> Option<Diagnostics> {
     let pairs = Pairs::of(plan);
     let usual = model::sizes(plan.into()).expect("a plan of few pieces");
     let all = sizes(plan.into(), None).ok()?.conservative(plan, &usual)?;
-    let RuleFindings { deadlocks, races, results } =
-        run(all.into_iter().map(|size| Model::of(plan.into(), &pairs, size)));
-    Some([deadlocks, races, results].into_iter().find(|found| !found.is_empty()).unwrap_or_default())
+    let verdict = run(all.into_iter().map(|size| Model::of(plan.into(), &pairs, size)));
+    Some(verdict.in_order().into_iter().find(|found| !found.is_empty()).unwrap_or_default())
 }
 
 #[test]

@@ -45,18 +45,14 @@ pub use buffer::SharedBuffer;
 #[doc(hidden)]
 pub use call_ring::{CallRing, CallText};
 pub use executor::Executor;
-#[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub use interrupt::is_interrupted;
 pub use interrupt::with_interrupt_check;
 pub use launch::PreparedPlan;
-#[cfg(any(test, feature = "cuda"))]
 pub use options::Options;
-#[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub use prepare::describe;
 #[doc(hidden)]
 pub use session::CallHistory;
-#[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub use session::Session;

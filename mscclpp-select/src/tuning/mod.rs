@@ -8,7 +8,6 @@ mod table;
 
 pub use machine::{Difference, MachineInfo};
 pub use record::{CandidateTime, TuningEntry};
-#[cfg(feature = "process")]
 #[doc(hidden)]
 pub use table::rounded;
 pub use table::{TableError, TuningTable};

@@ -38,16 +38,18 @@ pub(in super::super) use boundaries::boundaries;
 
 use mscclpp_plan::diag::Diagnostics;
 
-/// Returns the findings of an abstract execution: races, and conflicts with the caller and the next launch.
-pub(in super::super) fn findings(mut races: RaceDetector) -> Diagnostics {
+/// Returns the waits of an abstract execution that compete for signals.
+pub(in super::super) fn competing_waits(races: &RaceDetector) -> Diagnostics {
     let mut found = Diagnostics::default();
     for (rival, step) in races.rivals.iter().take(MAX_FINDINGS) {
         found.push(report::competing_waits(races.model, rival.0 as usize, *step));
     }
-    // Which of two unordered waits receives a signal depends on the schedule, and so do the races that follow.
-    if found.is_empty() {
-        found = std::mem::take(&mut races.found);
-    }
+    found
+}
+
+/// Returns the other findings of an abstract execution: races, and conflicts with the caller and the next launch.
+pub(in super::super) fn findings(mut races: RaceDetector) -> Diagnostics {
+    let mut found = std::mem::take(&mut races.found);
     if !found.is_empty() {
         return found;
     }

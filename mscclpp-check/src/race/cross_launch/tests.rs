@@ -1,6 +1,6 @@
 //! Conflicts with the next launch and the caller.
 
-use crate::run::{RuleFindings, verdict};
+use crate::run::verdict;
 use crate::testing::plan;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::spec::AlgoSpec;
@@ -11,14 +11,14 @@ use mscclpp_plan::types::BlockSync;
 
 #[track_caller]
 fn fine(plan: &PlanTree) {
-    let RuleFindings { deadlocks, races: found, .. } = verdict(plan);
+    let (deadlocks, found) = verdict(plan).of_order();
     assert!(deadlocks.is_empty(), "{deadlocks}");
     assert!(found.is_empty(), "{found}");
 }
 
 #[track_caller]
 fn refused(plan: &PlanTree, code: Code) -> Diagnostic {
-    let RuleFindings { deadlocks, races: found, .. } = verdict(plan);
+    let (deadlocks, found) = verdict(plan).of_order();
     assert!(deadlocks.is_empty(), "{deadlocks}");
     assert!(!found.is_empty() && found.iter().all(|finding| finding.code == code), "{found}");
     found.iter().next().unwrap().clone()

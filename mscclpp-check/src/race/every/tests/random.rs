@@ -469,10 +469,11 @@ pub(super) fn brute_force(plan: &PlanTree, trips: u64) -> Option<Option<(u64, St
         }
         let size = Size::real(plan.into(), units, 16)?;
         let verdict = run(std::iter::once(Model::of(plan.into(), &pairs, size)));
-        if !verdict.deadlocks.is_empty() {
+        let [deadlocks, rest @ ..] = verdict.in_order();
+        if !deadlocks.is_empty() {
             return None;
         }
-        let found = verdict.races.into_iter().chain(verdict.results).next();
+        let found = rest.into_iter().flatten().next();
         if let Some(found) = found {
             return Some(Some((units, format!("{now} iterations: {}", found.message))));
         }
