@@ -8,8 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::BINARY;
-use crate::status::{Job, is, kill};
-use rustix::process::Signal;
+use crate::status::Job;
 
 /// Runs the words of a `$ mscclpp …` line in the folder of a job, with `| grep WORD` if the line has it.
 fn output(line: &str, folder: &Path) -> String {
@@ -61,17 +60,6 @@ fn current(page: &str) -> String {
                 job.end();
                 text
             }
-            "suspended" => {
-                let job = Job::start(3, "straggler");
-                let pid = job.wait_until_late()["ranks"][2]["pid"].clone();
-                kill(&pid, Signal::STOP);
-                job.wait_for(is("silent"));
-                let text = run(job.folder.path());
-                kill(&pid, Signal::CONT);
-                job.end();
-                text
-            }
-            "ended" => run(tempfile::tempdir().unwrap().path()),
             other => panic!("no job is called {other}"),
         };
         out += "```\n";

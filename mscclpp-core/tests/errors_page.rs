@@ -13,34 +13,20 @@ const INTRO: &str = "# Errors
 
 <!-- Generated from mscclpp-core/src/diag/codes by `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test integration errors_page`. -->
 
-Every message ends with the violated rule, its code and its slug. `mscclpp explain M0004` (or
-`mscclpp explain chunk-out-of-range`) prints the explanation that is shown here.
+Every message ends with the violated rule, its code and its slug. `mscclpp explain M0004`, or `mscclpp explain chunk-out-of-range`, prints
+the explanation with a wrong and a right program. The book has all explanations in an appendix.
 ";
 
 fn page() -> String {
     let mut page = INTRO.to_owned();
     for (title, entries) in Code::areas() {
-        write!(page, "\n- [{title}](#{})", title.to_lowercase().replace(' ', "-")).expect("strings take everything");
-        for (_, entry) in entries {
-            write!(page, "\n  - {} [{}](#{})", entry.number, entry.slug, entry.slug).expect("strings take everything");
-        }
-    }
-    page.push('\n');
-    for (title, entries) in Code::areas() {
-        write!(page, "\n## {title}\n").expect("strings take everything");
+        write!(page, "\n## {title}\n\n| code | slug | rule |\n|---|---|---|\n").expect("strings take everything");
         for (_, entry) in entries {
             let (number, slug, rule) = (entry.number, entry.slug, entry.rule);
-            let explanation = entry.explanation.trim();
-            write!(page, "\n### <a id=\"{slug}\"></a>{number} {slug}\n\n**{}.**\n\n{explanation}\n", capitalised(rule))
-                .expect("strings take everything");
+            writeln!(page, "| {number} | {slug} | {rule} |").expect("strings take everything");
         }
     }
     page
-}
-
-fn capitalised(sentence: &str) -> String {
-    let mut chars = sentence.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 fn examples_are_right_plans() {
     let page = read("../docs/plan-text.md");
     let examples = blocks(&page, "plan");
-    assert_eq!(examples.len(), 2);
+    assert_eq!(examples.len(), 1);
     for example in examples {
         let plan = parse(example).unwrap_or_else(|error| panic!("{error}\n{example}"));
         let found = check(&plan);

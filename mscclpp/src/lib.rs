@@ -185,9 +185,9 @@ mod pages {
     struct Calls;
     #[doc = include_str!("../../docs/understand/model.md")]
     struct ExecutionModel;
-    #[doc = include_str!("../../docs/understand/executors.md")]
+    #[doc = include_str!("../../docs/execution.md")]
     struct Executors;
-    #[doc = include_str!("../../docs/understand/plans.md")]
+    #[doc = include_str!("../../docs/plan-format.md")]
     struct Plans;
     #[cfg(feature = "cuda")]
     #[doc = include_str!("../../docs/cuda.md")]
