@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use mscclpp_core::dsl::registry;
-
 use crate::args::{ARGUMENTS, KINDS, MAX_PLANS};
 use crate::eval::Limits;
 use crate::lang::{PATHS, TABLES};
@@ -179,7 +177,6 @@ pub fn page() -> String {
     attribute(&mut page);
     constructs(&mut page);
     methods(&mut page);
-    api(&mut page);
     details(&mut page);
     page
 }
@@ -268,7 +265,7 @@ fn methods(page: &mut String) {
     });
     let _ = writeln!(page, "| functions | {} |", list(paths));
     page.push_str(
-        "\nAlso `MIN`, `MAX`, `BITS`, `from` and `try_from` of integer types, their methods as functions (`usize::min(a, b)`), and \
+        "\nAll functions of the authoring API are evaluated; rustdoc describes them. Also `MIN`, `MAX`, `BITS`, `from` and `try_from` of integer types, their methods as functions (`usize::min(a, b)`), and \
          `Ordering::Less`, `Equal`, `Greater`.\n",
     );
 }
@@ -283,14 +280,6 @@ fn list(names: impl Iterator<Item = impl Into<String>>) -> String {
     let mut list: Vec<String> = names.map(Into::into).collect();
     list.dedup();
     format!("`{}`", list.join(", "))
-}
-
-fn api(page: &mut String) {
-    page.push_str("\n## The authoring API\n\nAll functions of the types below; rustdoc describes each.\n\n| type | functions |\n|---|---|\n");
-    for ty in registry::TYPES {
-        let pipeline = (ty.name == "Program").then_some("pipeline");
-        let _ = writeln!(page, "| `{}` | {} |", ty.name, list(ty.methods().map(|method| method.name).chain(pipeline)));
-    }
 }
 
 #[cfg(test)]

@@ -58,7 +58,8 @@ pub use mscclpp_macros::{collective, collectives};
 #[doc(hidden)]
 pub use mscclpp_core::__private;
 
-/// Everything that a file with collectives needs.
+/// Everything that a file with collectives needs. [`Executor`](prelude::Executor) is that of the CPU, which runs all ranks of a plan
+/// in this process; those of processes and devices are in [`runtime`].
 pub mod prelude {
     pub use mscclpp_core::collective::{Collective, CollectiveKind};
     pub use mscclpp_core::diag::Diagnostics;
@@ -183,12 +184,10 @@ mod pages {
     struct Debugging;
     #[doc = include_str!("../../docs/learn/calls.md")]
     struct Calls;
-    #[doc = include_str!("../../docs/understand/model.md")]
-    struct ExecutionModel;
     #[doc = include_str!("../../docs/execution.md")]
-    struct Executors;
+    struct Execution;
     #[doc = include_str!("../../docs/plan-format.md")]
-    struct Plans;
+    struct PlanFormats;
     #[cfg(feature = "cuda")]
     #[doc = include_str!("../../docs/cuda.md")]
     struct Cuda;
