@@ -31,7 +31,10 @@ fn the_list_has_all_algorithms_as_text_and_json() {
         assert!(table.stdout.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
         let cost = algorithm["cost"].as_str().unwrap();
         assert!(!cost.is_empty());
-        assert!(costs.stdout.lines().any(|line| line.starts_with(&format!("{name} ")) && line.ends_with(cost)), "{name}");
+        assert!(
+            costs.stdout.lines().any(|line| line.starts_with(&format!("{name} ")) && line.ends_with(cost)),
+            "{name}"
+        );
         assert!(algorithm["in_place"] == true || algorithm["out_of_place"] == true);
     }
 }

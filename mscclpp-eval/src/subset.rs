@@ -234,13 +234,14 @@ fn attribute(page: &mut String) {
 }
 
 fn constructs(page: &mut String) {
-    let names = |is_evaluated: bool| CONSTRUCTS.iter().filter(move |construct| construct.outcome.is_ok() == is_evaluated);
+    let names =
+        |is_evaluated: bool| CONSTRUCTS.iter().filter(move |construct| construct.outcome.is_ok() == is_evaluated);
     page.push_str("\n## The language\n\n");
     let evaluated = names(true).map(|construct| match construct.note {
         "" => construct.name.to_owned(),
         note => format!("{} ({note})", construct.name),
     });
-    let _ = writeln!(page, "Evaluated: {}.", evaluated.collect::<Vec<_>>().join("; "));
+    let _ = writeln!(page, "Evaluated:\n\n- {}", evaluated.collect::<Vec<_>>().join("\n- "));
     page.push_str("\n| rejected | error | instead |\n|---|---|---|\n");
     for construct in names(false) {
         if let Err(slug) = construct.outcome {

@@ -132,7 +132,13 @@ fn chart(page: &str) -> String {
          <title>All-reduce beside Open MPI, gloo and hand-written CUDA</title>\n\
          <rect width=\"840\" height=\"440\" fill=\"#ffffff\"/>\n",
     );
-    text(&mut svg, 16.0, 26.0, "font-size=\"16\" font-weight=\"600\"", "All-reduce: time of the others by that of mscclpp");
+    text(
+        &mut svg,
+        16.0,
+        26.0,
+        "font-size=\"16\" font-weight=\"600\"",
+        "All-reduce: time of the others by that of mscclpp",
+    );
     for ratio in [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0] {
         let (at, color) = (y(ratio), if ratio == 1.0 { "#333333" } else { "#dddddd" });
         _ = writeln!(svg, "<path d=\"M{LEFT} {at:.1}H{RIGHT}\" stroke=\"{color}\"/>");
@@ -152,7 +158,10 @@ fn chart(page: &str) -> String {
         for (bytes, ratio) in &points {
             let (x, y) = (x(*bytes), y(*ratio));
             let tooltip = format!("{name}: {ratio:.2} at {} KiB", bytes / 1024.0);
-            _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{color}\"><title>{tooltip}</title></circle>");
+            _ = writeln!(
+                svg,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{color}\"><title>{tooltip}</title></circle>"
+            );
         }
         let at = TOP + 8.0 + 20.0 * index as f64;
         _ = writeln!(svg, "<path d=\"M{} {at}h18\" stroke=\"{color}\" stroke-width=\"2.5\"/>", RIGHT + 10.0);
