@@ -259,7 +259,7 @@ fn page() -> String {
                 let (blocks, threads) = (config(|one| one.config.blocks), config(|one| one.config.threads));
                 let (moved, _) = plans.cost(name, machine, false);
                 let config = format!("blocks {blocks}, threads {threads}, moved {moved:.2}");
-                _ = writeln!(page, "    {range:<18}{name:<31}{config}: {reason}");
+                _ = writeln!(page, "    {range:<20}{name:<31}{config}: {reason}");
             }
         }
     }
