@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the book from docs/ into target/book with mdBook: the one on PATH, or one that is installed into target/mdbook first.
+# Appendices have what the commands print: their help, the explanation of each error, the cost of each algorithm, plans by default.
 # Fails if a page is not in docs/SUMMARY.md, or if a link between pages leads nowhere. Only the installation needs a network.
 #
 # Usage: scripts/book.sh [--check]      --check: only pages and links, without mdBook
@@ -21,5 +22,50 @@ if ! [ -x "$mdbook" ]; then
     CARGO_TARGET_DIR="$target/mdbook/build" cargo install --quiet --debug --locked --no-default-features --features search \
         --version "$version" --root "$target/mdbook" mdbook
 fi
-"$mdbook" build docs --dest-dir "$target/book"
+
+# docs/ with the appendices, which are not committed.
+cargo build --quiet -p mscclpp-cli
+export PATH="$target/debug:$PATH" NO_COLOR=1
+source=$target/book-source
+rm -rf "$source"
+cp -r docs "$source"
+# Prints commands as a heading each, with their output.
+shown() {
+    while read -r command; do
+        printf '\n## `%s`\n\n```text\n%s\n```\n' "$command" "$($command)"
+    done
+}
+# The names of the commands that a help lists.
+names() {
+    sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -v '^help$'
+}
+{
+    echo '# Appendix: help of the commands'
+    {
+        mscclpp --help | names | grep -v '^plan$' | sed 's/.*/mscclpp & --help/'
+        mscclpp plan --help | names | sed 's/.*/mscclpp plan & --help/'
+        echo 'cargo-mscclpp mscclpp --help'
+    } | shown
+} >"$source/commands.md"
+{
+    echo '# Appendix: errors'
+    mscclpp explain --json | python3 -c '
+import json, sys
+for code in json.load(sys.stdin):
+    print("\n## {code} {slug}\n\n**{rule}.**\n\n{explanation}".format(**code))'
+} >"$source/errors.md"
+{
+    echo '# Appendix: algorithms'
+    printf 'mscclpp plan list\nmscclpp plan list --cost\n' | shown
+    printf '\n## Plans by default on devices\n\n```text\n%s\n```\n' "$(cat mscclpp-exec/tests/default_plans.txt)"
+} >"$source/algorithms.md"
+cat >>"$source/SUMMARY.md" <<'END'
+
+# Appendices
+
+- [Help of the commands](commands.md)
+- [Errors](errors.md)
+- [Algorithms](algorithms.md)
+END
+"$mdbook" build "$source" --dest-dir "$target/book"
 echo "$target/book/index.html"

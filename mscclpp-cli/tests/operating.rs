@@ -8,19 +8,16 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::BINARY;
-use crate::status::{Job, is, kill};
-use rustix::process::Signal;
+use crate::status::Job;
 
-/// Runs the words of a `$ mscclpp …` line in the folder of a job, with `| grep WORD` if the line has it.
-fn output(line: &str, folder: &Path) -> String {
-    let (words, pattern) = line.split_once(" | grep ").unwrap_or((line, ""));
+/// Runs the words of a `$ mscclpp …` line in the folder of a job.
+fn output(words: &str, folder: &Path) -> String {
     let mut command = Command::new(BINARY);
     let words = words.strip_prefix("mscclpp ").expect("only mscclpp itself is run");
     command.args(words.split_whitespace()).current_dir(folder).env("XDG_RUNTIME_DIR", folder);
     let run = command.output().expect("the binary starts");
     let text = String::from_utf8(run.stdout).expect("UTF-8") + &String::from_utf8(run.stderr).expect("UTF-8");
-    let mut text: String =
-        text.lines().filter(|line| line.contains(pattern)).map(|line| with_usual_names(line) + "\n").collect();
+    let mut text: String = text.lines().map(|line| with_usual_names(line) + "\n").collect();
     if run.status.code() != Some(0) {
         text += &format!("(exit code {})\n", run.status.code().expect("no signal"));
     }
@@ -61,17 +58,6 @@ fn current(page: &str) -> String {
                 job.end();
                 text
             }
-            "suspended" => {
-                let job = Job::start(3, "straggler");
-                let pid = job.wait_until_late()["ranks"][2]["pid"].clone();
-                kill(&pid, Signal::STOP);
-                job.wait_for(is("silent"));
-                let text = run(job.folder.path());
-                kill(&pid, Signal::CONT);
-                job.end();
-                text
-            }
-            "ended" => run(tempfile::tempdir().unwrap().path()),
             other => panic!("no job is called {other}"),
         };
         out += "```\n";

@@ -22,13 +22,19 @@ fn a_plan_that_outgrows_the_pool_of_the_reference_is_exported_with_a_warning() {
 #[test]
 fn the_list_has_all_algorithms_as_text_and_json() {
     let table = mscclpp(["plan", "list"]).succeeds();
+    let costs = mscclpp(["plan", "list", "--cost"]).succeeds();
     let json = mscclpp(["plan", "list", "--json"]).succeeds().json();
     let all = json.as_array().unwrap();
     assert!(all.len() >= 20);
     for algorithm in all {
         let name = algorithm["name"].as_str().unwrap();
         assert!(table.stdout.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
-        assert!(!algorithm["cost"].as_str().unwrap().is_empty());
+        let cost = algorithm["cost"].as_str().unwrap();
+        assert!(!cost.is_empty());
+        assert!(
+            costs.stdout.lines().any(|line| line.starts_with(&format!("{name} ")) && line.ends_with(cost)),
+            "{name}"
+        );
         assert!(algorithm["in_place"] == true || algorithm["out_of_place"] == true);
     }
 }

@@ -1,8 +1,9 @@
-//! `docs/default-plans.md` agrees with the default rules, and the plans that they select on devices move no more than they
+//! `default_plans.txt` agrees with the default rules, and the plans that they select on devices move no more than they
 //! should, in no more steps.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind;
@@ -233,52 +234,32 @@ fn span(numbers: impl Iterator<Item = u32> + Clone) -> String {
 fn page() -> String {
     let (registry, mut plans) = (Registry::builtin(), Plans::default());
     let mut page = String::from(
-        "# Plans by default on devices
-
-<!-- Generated from the default rules by `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test integration default_plans`. -->
-
-Which plan a call on devices gets if neither a selector nor a tuning table decides, by machine and size, and why. The size is
-the larger of a rank's input and output; the calls are of `f32` on registered memory, in place or not. `mscclpp select all_reduce
---backend cuda --ranks 8 --multicast --registered --bytes 1M` explains one call, with the reasons against the other algorithms;
-`mscclpp tune` measures what is best on one machine.
-
-The rules use facts that all ranks share:
-
-| fact | from |
-|---|---|
-| multicast | the devices of all ranks: each rank on a device of its own, all with multicast objects |
-| registered | the call: all of its memory is allocated by the communicator |
-| nodes | the devices: ranks of one node access each other's memory, which the ranks find out when they connect ([Several nodes](cuda.md#several-nodes)). Devices of one host without peer access are a node each; their data goes through the host, by port channels |
-| order | [`Communicator::set_order_policy`](algorithms.md#order-of-reduction). The tables \"in switches\" are for `in-switch`; integers and all calls that do not reduce need no permission |
-
-*Moved* is what a rank's own operations store in and load from other memories than its own, in messages; packets count twice, a
-multicast store and a load that a switch reduces count once. Tests count it in the plans: up to 64 KiB there are at most 2
-dependent transfers in a node and 2(P-1) messages are moved; from 16 MiB at most 5 % more than the collective requires is moved.
+        "; The plan that a call on devices gets if neither a selector nor a tuning table decides, by machine, call and size (the larger of
+; a rank's input and output), for f32 in registered memory. `mscclpp select` explains one call.
+; moved: what a rank's operations store in and load from other memories, in messages; packets count twice, multicast once.
+; Written by `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test integration default_plans`.
 ",
     );
     for machine in &MACHINES {
-        _ = write!(page, "\n## {}\n", machine.name);
+        _ = write!(page, "\n{}\n", machine.name);
         for (title, kind, order) in CALLS {
             if order == OrderPolicy::InSwitch && !machine.multicast {
                 continue;
             }
-            _ = write!(
-                page,
-                "\n### {title}\n\n| size | algorithm | blocks | threads | moved | why |\n|---|---|---|---|---|---|\n"
-            );
+            _ = writeln!(page, "  {title}");
             let decisions: Vec<_> =
                 sizes().map(|bytes| (bytes, decide(&registry, &request(machine, kind, order, bytes)))).collect();
             for row in decisions.chunk_by(|(_, (a, _)), (_, (b, _))| a.algorithm.name() == b.algorithm.name()) {
                 let (least, (decision, reason)) = &row[0];
-                let most = row[row.len() - 1].0;
-                let range = if *least == most { size(most) } else { format!("{} to {}", size(*least), size(most)) };
+                let range = format!("{} to {}", size(*least), size(row[row.len() - 1].0));
                 let name = decision.algorithm.name();
                 let config = |number: fn(&Decision) -> Option<u32>| {
                     span(row.iter().filter_map(move |(_, (one, _))| number(one)))
                 };
                 let (blocks, threads) = (config(|one| one.config.blocks), config(|one| one.config.threads));
                 let (moved, _) = plans.cost(name, machine, false);
-                _ = writeln!(page, "| {range} | `{name}` | {blocks} | {threads} | {moved:.2} | {reason} |");
+                let config = format!("blocks {blocks}, threads {threads}, moved {moved:.2}");
+                _ = writeln!(page, "    {range:<20}{name:<31}{config}: {reason}");
             }
         }
     }
@@ -286,6 +267,11 @@ dependent transfers in a node and 2(P-1) messages are moved; from 16 MiB at most
 }
 
 #[test]
-fn the_page_is_current() {
-    crate::common::page::check("default-plans.md", &page(), "default_plans");
+fn the_listed_plans_are_those_of_the_rules() {
+    let (path, expected) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/default_plans.txt"), page());
+    if std::env::var_os("MSCCLPP_BLESS").is_some() {
+        std::fs::write(&path, &expected).expect("the file can be written");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == expected, "{} is stale; set MSCCLPP_BLESS=1 and look at the change", path.display());
 }

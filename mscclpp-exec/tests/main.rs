@@ -2,7 +2,6 @@
 //! process of their own.
 
 mod algorithms;
-mod algorithms_page;
 mod algorithms_run;
 mod checked;
 mod common;

@@ -72,7 +72,8 @@ pub mod runtime {
     }
 }
 
-/// Everything that a file with collectives needs.
+/// Everything that a file with collectives needs. [`Executor`](prelude::Executor) is that of the CPU, which runs all ranks of a plan
+/// in this process; those of processes and devices are in [`runtime`].
 pub mod prelude {
     #[cfg(feature = "process")]
     pub use mscclpp_communicator::Communicator;
@@ -197,12 +198,10 @@ mod pages {
     struct Debugging;
     #[doc = include_str!("../../docs/learn/calls.md")]
     struct Calls;
-    #[doc = include_str!("../../docs/understand/model.md")]
-    struct ExecutionModel;
-    #[doc = include_str!("../../docs/understand/executors.md")]
-    struct Executors;
-    #[doc = include_str!("../../docs/understand/plans.md")]
-    struct Plans;
+    #[doc = include_str!("../../docs/execution.md")]
+    struct Execution;
+    #[doc = include_str!("../../docs/plan-format.md")]
+    struct PlanFormats;
     #[cfg(feature = "cuda")]
     #[doc = include_str!("../../docs/cuda.md")]
     struct Cuda;

@@ -9,6 +9,7 @@ mod cycles;
 mod failures;
 mod language;
 mod packages;
+mod pictures;
 #[allow(clippy::needless_borrows_for_generic_args, deprecated, unreachable_pub, reason = "as users write them")]
 mod programs;
 mod spellings;

@@ -154,6 +154,14 @@ fn exists(name: &str, names: &BTreeSet<&str>) -> bool {
     listed || names.contains(name) || elsewhere
 }
 
+/// Expands `A::{b, c}` to `A::b` and `A::c`.
+fn expand(name: &str) -> Vec<String> {
+    match name.split_once('{').and_then(|(start, rest)| Some((start, rest.strip_suffix('}')?))) {
+        Some((start, ends)) => ends.split(", ").map(|end| format!("{start}{end}")).collect(),
+        None => vec![name.to_owned()],
+    }
+}
+
 #[test]
 fn every_name_on_our_side_exists() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/spellings.md");
@@ -165,16 +173,16 @@ fn every_name_on_our_side_exists() {
         let cells: Vec<_> = line.trim_matches('|').split(" | ").collect();
         assert_eq!(cells.len(), 3, "three cells: {line}");
         rows += 1;
-        let ours: Vec<_> = cells[1].split('`').skip(1).step_by(2).collect();
-        let in_words = ["not yet", "left out", "last argument but the channel type"];
+        let ours: Vec<_> = cells[1].split('`').skip(1).step_by(2).flat_map(expand).collect();
+        let in_words = ["a preloaded library", "left out", "last argument but the channel type"];
         assert!(!ours.is_empty() || in_words.contains(&cells[1].trim()), "no name and no reason: {line}");
         for name in ours {
-            assert!(exists(name, &names), "`{name}` does not exist: {line}");
+            assert!(exists(&name, &names), "`{name}` does not exist: {line}");
             used.insert(name);
         }
     }
-    assert!(rows > 100, "only {rows} rows were read");
-    let unused: Vec<_> = names.iter().filter(|name| !used.contains(*name) && !page.contains(*name)).collect();
+    assert!(rows > 70, "only {rows} rows were read");
+    let unused: Vec<_> = names.iter().filter(|name| !used.contains(**name) && !page.contains(*name)).collect();
     assert!(unused.is_empty(), "the page no longer uses {unused:?}");
 }
 
@@ -183,11 +191,12 @@ fn every_name_on_our_side_exists() {
 fn every_operation_has_a_spelling() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/spellings.md");
     let page = std::fs::read_to_string(path).expect("the page is there");
+    let spelled: BTreeSet<_> = page.split('`').skip(1).step_by(2).flat_map(expand).collect();
     let of_operations = ["MemoryChannel", "PortChannel", "SwitchAt", "Semaphore"];
     for ty in registry::TYPES.iter().filter(|ty| of_operations.contains(&ty.name)) {
         for method in ty.methods() {
-            let name = format!("`{}::{}`", ty.name, method.name);
-            assert!(page.contains(&name), "{name} is in no table");
+            let name = format!("{}::{}", ty.name, method.name);
+            assert!(spelled.contains(&name), "`{name}` is in no table");
         }
     }
 }

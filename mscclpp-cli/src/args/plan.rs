@@ -49,14 +49,22 @@ pub(crate) enum PlanCommand {
 #[command(after_help = "\
 Examples:
   mscclpp plan list
+  mscclpp plan list --cost
   mscclpp plan list --json | jq -r '.[].name'
   mscclpp plan list target/release/train plan.json
+
+In costs, P is the number of ranks, N of nodes, G of ranks per node; the message is the larger of a rank's input and
+output. The order is what the order of reduction of floats depends on: nothing but the ranks, or also the place of an
+element, the node, the rank, or a switch. Algorithms that need multicast hardware run without it, and cost more.
 
 A program or library is searched for the plans that it embeds. The linker drops plans that a program does not use.")]
 pub(crate) struct ListArgs {
     /// Programs, libraries and plan files of which the plans are listed instead
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// Show the cost and the order of reduction of each algorithm
+    #[arg(long, conflicts_with_all = ["files", "json"])]
+    pub(crate) cost: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use mscclpp_algorithms as algorithms;
-use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm, OrderScope};
+use mscclpp_core::collective::CollectiveKind;
 use serde_json::{Value, json};
 
 use super::plan_found;
@@ -28,6 +29,8 @@ pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
     all.sort_by_key(|algorithm| (algorithm.kind().name(), algorithm.name()));
     if args.json {
         print_json(&all.into_iter().map(value).collect())?;
+    } else if args.cost {
+        print(costs(&all))?;
     } else {
         print(text(&all))?;
     }
@@ -48,6 +51,7 @@ fn value(algorithm: &BuiltinAlgorithm) -> Value {
         "out_of_place": placement != BufferMode::InPlace,
         "runs_on": algorithm.requirement(),
         "params": params,
+        "order": order(algorithm),
         "cost": algorithm.cost(),
     })
 }
@@ -72,5 +76,28 @@ fn text(all: &[&BuiltinAlgorithm]) -> String {
             params.collect::<Vec<_>>().join(" "),
         ]);
     }
-    format!("{}\n\n`mscclpp plan list --json` also shows the cost of each.\n", table.text())
+    format!("{}\n\n`mscclpp plan list --cost` shows the cost of each.\n", table.text())
+}
+
+fn costs(all: &[&BuiltinAlgorithm]) -> String {
+    let mut table = Columns::new(&["name", "order", "cost"]);
+    for algorithm in all {
+        let order = order(algorithm).unwrap_or("-");
+        table.row([algorithm.name().to_owned(), order.to_owned(), algorithm.cost().to_owned()]);
+    }
+    format!("{}\n", table.text())
+}
+
+/// Returns what the order of reduction of an algorithm depends on, if it reduces.
+fn order(algorithm: &BuiltinAlgorithm) -> Option<&'static str> {
+    let reduces =
+        matches!(algorithm.kind(), CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce);
+    reduces.then(|| match algorithm.order_varies_across() {
+        None => "ranks",
+        Some(OrderScope::Elements) => "element",
+        Some(OrderScope::Launches) => "switch",
+        Some(OrderScope::Ranks) => "rank",
+        Some(OrderScope::Nodes) => "node",
+        Some(OrderScope::FirstTwo) => "ranks, each operation rounds",
+    })
 }

@@ -3,7 +3,6 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 pub(crate) mod flushed;
-pub(crate) mod page;
 pub(crate) mod port;
 pub(crate) mod ranks;
 

@@ -6,7 +6,7 @@
 pub struct Entry {
     /// `M0001`.
     pub number: &'static str,
-    /// `rank-out-of-range`: names the ui test and the anchor in `docs/errors.md`.
+    /// `rank-out-of-range`: names the ui test and the page of `mscclpp explain`.
     pub slug: &'static str,
     /// The rule in one sentence: lower case, no final stop.
     pub rule: &'static str,

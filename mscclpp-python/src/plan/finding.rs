@@ -136,7 +136,7 @@ impl Finding {
         Ok((slf.get_type(), parts))
     }
 
-    /// The number of the rule, such as `M0201`. `docs/errors.md` describes all of them.
+    /// The number of the rule, such as `M0201`. `mscclpp explain` describes all of them.
     #[getter]
     fn code(&self) -> &'static str {
         self.0.code.entry().number

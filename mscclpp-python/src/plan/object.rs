@@ -118,7 +118,7 @@ impl Plan {
         }
     }
 
-    /// Builds the plan of a built-in algorithm (`docs/algorithms.md`), or of the reference's name for one.
+    /// Builds the plan of a built-in algorithm (`mscclpp plan list`), or of the reference's name for one.
     ///
     /// `ranks_per_node`: all ranks unless given. `arguments`: those of the algorithm, by name. Raises `ValueError` for an
     /// unknown name, and `PlanError` if the algorithm does not support the ranks.

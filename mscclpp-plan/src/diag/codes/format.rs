@@ -26,5 +26,5 @@ codes! {
     NotInReference = "M0312" "not-in-reference": "a plan for the reference executor uses only what it implements",
         "The executor of MSCCL++ always adds, regardless of the operation in the plan; rejects a `glre` that was not fused with a broadcast into `glres`; divides by the number of input and output chunks; swaps the chunks of a `get`; and repeats packet operations in full for every window of a pipeline. A plan that would produce wrong results there is not exported.\n\nWrong: exporting a plan that computes the maximum. Right: run it with this runtime.";
     NotPlanText = "M0313" "not-plan-text": "a plan file as text follows the grammar of plan text",
-        "A plan file that begins with a letter or a comment is read as text. The first line and column that the grammar in `docs/plan-text.md` does not allow are named, with what may stand there; nothing after them was read.\n\nWrong: `put memory output[0] input[0]`. Right: `put memory rank 1 output[0] <- input[0]`.";
+        "A plan file that begins with a letter or a comment is read as text. The first line and column that the grammar in the documentation of `plan::text` does not allow are named, with what may stand there; nothing after them was read.\n\nWrong: `put memory output[0] input[0]`. Right: `put memory rank 1 output[0] <- input[0]`.";
 }

@@ -129,7 +129,7 @@ class CollectiveProgram:
 
     @classmethod
     def from_builtin(cls, spec: AlgoSpec, algorithm: str, **arguments: int) -> CollectiveProgram:
-        """Returns the complete program of a built-in algorithm (`docs/algorithms.md`) with a specification.
+        """Returns the complete program of a built-in algorithm (`mscclpp plan list`) with a specification.
 
         Raises `ValueError` for a specification or arguments that the algorithm does not support.
         """
