@@ -9,20 +9,30 @@ use std::path::Path;
 use serde_json::Value;
 
 /// Crates whose items are listed, by the names of their folders in the documentation.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 12] = [
     "mscclpp",
+    "mscclpp_plan",
+    "mscclpp_check",
     "mscclpp_core",
     "mscclpp_algorithms",
     "mscclpp_bootstrap",
     "mscclpp_exec",
+    "mscclpp_select",
+    "mscclpp_communicator",
+    "mscclpp_validate",
     "mscclpp_fuzz",
     "mscclpp_kernels",
 ];
+
+/// Crates that are no interface: only what others re-export of them is listed, there.
+const INTERNAL: [&str; 2] = ["mscclpp_base", "mscclpp_transport"];
 
 /// What rustdoc says of a crate.
 struct Docs {
     index: BTreeMap<String, Value>,
     root: String,
+    /// Those of the internal crates, by their names.
+    internal: BTreeMap<&'static str, Docs>,
 }
 
 impl Docs {
@@ -30,7 +40,27 @@ impl Docs {
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut docs: Value = serde_json::from_str(&text).expect("JSON of rustdoc");
         let Value::Object(index) = docs["index"].take() else { panic!("no index in {}", path.display()) };
-        Self { index: index.into_iter().collect(), root: docs["root"].to_string() }
+        Self { index: index.into_iter().collect(), root: docs["root"].to_string(), internal: BTreeMap::new() }
+    }
+
+    fn root(&self) -> Value {
+        serde_json::from_str(&self.root).expect("an id")
+    }
+
+    /// Returns the item of an internal crate that a path names.
+    fn internal(&self, path: &str) -> Option<(&Self, Value)> {
+        let mut segments = path.split("::");
+        let docs = self.internal.get(segments.next()?)?;
+        let mut at = docs.root();
+        for segment in segments {
+            let (.., module) = docs.get(&at)?;
+            let named = docs.children(&module["items"]).find_map(|child| match docs.get(child)? {
+                (_, "use", inner) => (inner["name"] == segment).then(|| inner["id"].clone()),
+                (name, ..) => (name == segment).then(|| child.clone()),
+            });
+            at = named?;
+        }
+        Some((docs, at))
     }
 
     fn get(&self, id: &Value) -> Option<(&str, &str, &Value)> {
@@ -59,7 +89,11 @@ impl Docs {
                     Some((_, "module", _)) if inner["is_glob"] == true => self.module(target, path, out, open),
                     Some(_) => self.item(target, &format!("{path}::{name}"), out, open),
                     None => {
-                        _ = out.insert(format!("use {path}::{name} = {}", inner["source"].as_str().unwrap_or_default()))
+                        let source = inner["source"].as_str().unwrap_or_default();
+                        match self.internal(source) {
+                            Some((docs, id)) => docs.item(&id, &format!("{path}::{name}"), out, &mut Vec::new()),
+                            None => _ = out.insert(format!("use {path}::{name} = {source}")),
+                        }
                     }
                 }
             } else {
@@ -264,11 +298,11 @@ fn ty(value: &Value) -> String {
 fn public_items_are_those_of_the_page() {
     let folder = std::env::var_os("MSCCLPP_RUSTDOC_JSON").expect("scripts/api.sh names the folder");
     let mut page = String::from("Public items of the published crates, one per line; written by scripts/api.sh.\n");
+    let load = |name: &str| Docs::load(&Path::new(&folder).join(format!("{name}.json")));
     for name in CRATES {
-        let docs = Docs::load(&Path::new(&folder).join(format!("{name}.json")));
+        let docs = Docs { internal: INTERNAL.into_iter().map(|name| (name, load(name))).collect(), ..load(name) };
         let mut out = BTreeSet::new();
-        let root: Value = serde_json::from_str(&docs.root).expect("an id");
-        docs.module(&root, name, &mut out, &mut Vec::new());
+        docs.module(&docs.root(), name, &mut out, &mut Vec::new());
         // In the order of paths, with what an item contains after it.
         let mut lines: Vec<_> = out.into_iter().collect();
         let key = |line: &String| line.split_once(' ').map(|(_, path)| path.replace('.', "::")).unwrap_or_default();

@@ -15,7 +15,8 @@ fn crates() -> Vec<Crate> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
     let page = std::fs::read_to_string(path).expect("the page");
     let rows = page.lines().skip_while(|line| !line.starts_with("| crate |")).skip(2);
-    let rows = rows.take_while(|line| line.starts_with('|')).map(|row| row.trim_matches('|').split(" | ").collect::<Vec<_>>());
+    let rows =
+        rows.take_while(|line| line.starts_with('|')).map(|row| row.trim_matches('|').split(" | ").collect::<Vec<_>>());
     let rows: Vec<(Vec<&str>, &str)> = rows
         .map(|cells| (cells[0].split('`').skip(1).step_by(2).collect(), cells.last().expect("a cell").trim()))
         .collect();
@@ -51,7 +52,8 @@ fn names(manifest: &str, section: &str) -> BTreeSet<String> {
 #[test]
 fn dependencies_have_no_cycles() {
     let crates = crates();
-    let known: BTreeMap<&str, &BTreeSet<String>> = crates.iter().map(|row| (row.name.as_str(), &row.depends_on)).collect();
+    let known: BTreeMap<&str, &BTreeSet<String>> =
+        crates.iter().map(|row| (row.name.as_str(), &row.depends_on)).collect();
     for Crate { folder, name, depends_on } in &crates {
         let text = manifest(folder);
         assert!(text.contains(&format!("name = \"{name}\"\n")), "{folder} is {name}");

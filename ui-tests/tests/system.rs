@@ -169,7 +169,8 @@ fn tree(target: &str, options: &[&str]) -> BTreeSet<String> {
 #[test]
 fn ranks_of_one_process_need_no_library_of_linux() {
     /// What only ranks as processes need.
-    const OF_PROCESSES: [&str; 7] = ["mscclpp-bootstrap", "mscclpp-transport", "if-addrs", "hmac", "postcard", "libloading", "cudarc"];
+    const OF_PROCESSES: [&str; 7] =
+        ["mscclpp-bootstrap", "mscclpp-transport", "if-addrs", "hmac", "postcard", "libloading", "cudarc"];
     for target in ["x86_64-unknown-linux-gnu", "x86_64-pc-windows-msvc", "aarch64-apple-darwin"] {
         let found = tree(target, &["--no-default-features"]);
         assert!(found.contains("mscclpp-exec"), "{target}: {found:?}");
