@@ -453,6 +453,23 @@ fn chunk_that_is_never_shorter_in_the_range_of_sizes_is_no_finding() {
         let sized = PlanTree { min_message_size: min, ..staged.clone() };
         assert_eq!(self::found(&sized).is_empty(), !found, "from {min} bytes");
     }
+    // The range counts the bytes of the larger buffer: 64 of the output, of which chunk 0 of the input is a third.
+    let mut longer = with_chunks(
+        plan(
+            Custom { input: 1, output: 3 },
+            false,
+            &[&["copy i0 > o1; nop; copy o1 > o0; copy i0 > o2; nop; copy i0 > o1"]],
+        ),
+        1,
+        3,
+    );
+    let holds =
+        |chunk| Expectation { rank: 0, chunk, len: 1, inputs: vec![(0, 0)], origin: crate::origin::Origin::UNKNOWN };
+    longer.expectations = (0..3).map(holds).collect();
+    for (min, found) in [(63, true), (64, false)] {
+        longer.min_message_size = min;
+        assert_eq!(!self::found(&longer).is_empty(), found, "from {min} bytes of the output");
+    }
     assert!(found(&PlanTree { collective: Collective { dividing: true, ..staged.collective }, ..staged }).is_empty());
 }
 
