@@ -7,6 +7,7 @@
 mod common;
 mod dividing;
 mod generate;
+mod mutation;
 
 use generate::{Random, Routes};
 use mscclpp_core::check::check;
