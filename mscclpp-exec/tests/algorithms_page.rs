@@ -19,7 +19,8 @@ its own in `mscclpp-algorithms/src/`, and its first line says what it costs.
 P is the number of ranks, N the number of nodes, G the number of ranks per node; the message is the larger of a rank's
 input and output. All run on 2 ranks or more. Those that need multicast hardware run without it as well, with the same results: then
 they read and write the ranks' memories one by one, which costs more, and no call selects them. Which one a call on devices
-gets by default is in [Plans by default on devices](default-plans.md).
+gets by default is in [Plans by default on devices](default-plans.md). *Counts*: of `all` every number of elements is right, which the
+checks prove of every plan that is built; `dividing` would take counts that divide evenly only ([Sizes](execution.md#sizes)).
 
 ## Order of reduction
 
@@ -46,17 +47,18 @@ has algorithms for all-reduce, reduce-scatter and reduce on any number of nodes.
             collective = algorithm.kind().name();
             _ = write!(page, "\n## {collective}\n\n");
             page += match reduces(algorithm) {
-                true => "| name | runs on | in place | order | cost |\n|---|---|---|---|---|\n",
-                false => "| name | runs on | in place | cost |\n|---|---|---|---|\n",
+                true => "| name | runs on | in place | counts | order | cost |\n|---|---|---|---|---|---|\n",
+                false => "| name | runs on | in place | counts | cost |\n|---|---|---|---|---|\n",
             };
         }
         let (name, machine, cost) = (algorithm.name(), algorithm.requirement(), algorithm.cost());
         let order = if reduces(algorithm) { format!(" {} |", order(algorithm)) } else { String::new() };
         _ = writeln!(
             page,
-            "| `{name}`{} | {machine} | {} |{order} {cost} |",
+            "| `{name}`{} | {machine} | {} | {} |{order} {cost} |",
             parameters(algorithm),
-            placement(algorithm)
+            placement(algorithm),
+            counts(algorithm)
         );
     }
     page
@@ -88,6 +90,15 @@ fn placement(algorithm: &BuiltinAlgorithm) -> &'static str {
         BufferMode::OutOfPlace => "no",
         BufferMode::Any => "yes",
     }
+}
+
+fn counts(algorithm: &BuiltinAlgorithm) -> &'static str {
+    if algorithm.spec(2, 2).collective.dividing { "dividing" } else { "all" }
+}
+
+#[test]
+fn every_algorithm_takes_every_count() {
+    assert!(algorithms::all().iter().all(|algorithm| counts(algorithm) == "all"));
 }
 
 #[test]
