@@ -24,9 +24,9 @@ use super::place::{LocatedOp, each};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{OpKind, PlanTree};
+pub(super) use advice::order_of_creation;
 use occurrence_count::OccurrenceCount;
-use pairs::Direction;
-pub(super) use pairs::{Pairs, signals, waits};
+pub(super) use pairs::{Direction, Pairs, signals, waits};
 
 pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
     let plan = view.plan;
