@@ -44,13 +44,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
             (Code::ChunkCountMismatch, "chunk_counts"),
         ],
     ),
-    (
-        "mscclpp-core/src/check/dataflow/tests.rs",
-        &[
-            (Code::AnalysisLimit, "hostile_plans_take_no_longer_than_others"),
-            (Code::ShortChunk, "data_that_passes_through_a_shorter_chunk_is_lost"),
-        ],
-    ),
+    ("mscclpp-core/src/check/dataflow/tests.rs", &[(Code::AnalysisLimit, "hostile_plans_take_no_longer_than_others")]),
     ("mscclpp-core/src/check/loops/tests/mod.rs", &[(Code::Undecided, "loops_of_too_many_combinations_are_rejected")]),
     ("mscclpp-core/src/check/limits.rs", &[(Code::OverLimit, "exceeded_limits_are_reported_with_numbers")]),
     (
