@@ -33,18 +33,18 @@ fn halo_exchange(p: &Program) {
 fn main() -> mscclpp::Result<()> {
     for ranks in [3, 6] {
         let plan = halo_exchange::plan(ranks);
-        // Element 100 r + c of rank r's input is chunk c, with 8 elements per chunk.
+        // Element 100 r + c of rank r's input is chunk c, with 5 elements per chunk.
         let inputs: Vec<Vec<i32>> =
-            (0..ranks).map(|rank| (0..32).map(|i| (100 * rank + i / 8) as i32).collect()).collect();
-        let mut outputs = vec![vec![0; 16]; ranks];
+            (0..ranks).map(|rank| (0..20).map(|i| (100 * rank + i / 5) as i32).collect()).collect();
+        let mut outputs = vec![vec![0; 10]; ranks];
         Executor::new(ranks as u32).run(plan, &inputs, &mut outputs)?;
         let mut wrong = 0;
         for (rank, output) in outputs.iter().enumerate() {
             let from_left = 100 * ((rank + ranks - 1) % ranks) as i32 + 3;
             let from_right = 100 * ((rank + 1) % ranks) as i32;
-            wrong += output[..8].iter().filter(|&&found| found != from_left).count();
-            wrong += output[8..].iter().filter(|&&found| found != from_right).count();
-            println!("rank {rank} of {ranks}: left halo {}, right halo {}", output[0], output[8]);
+            wrong += output[..5].iter().filter(|&&found| found != from_left).count();
+            wrong += output[5..].iter().filter(|&&found| found != from_right).count();
+            println!("rank {rank} of {ranks}: left halo {}, right halo {}", output[0], output[5]);
         }
         println!("{wrong} wrong elements\n");
         assert_eq!(wrong, 0);

@@ -10,7 +10,8 @@
 #   loops      random plans with loops, changed once or twice: every number of iterations, and the fuzzer
 #   mutants    shipped and reference plans, changed in every way
 #   programs   random programs with loops against runs at every size, and unequal slices
-#   routes     100 000 random plans that move data through any chunk, at all counts: verdicts against the CPU executor's results
+#   routes     100 000 random plans that move data through any chunk, and mutants of shipped and reference plans, at all counts:
+#              verdicts against the CPU executor's results
 #   evaluator  random functions and programs, evaluated and compiled
 #   executors  all built-in algorithms on up to 64 ranks: costs, and results of processes
 #   small      random small plans that the checks accept, fuzzed in launches of changing sizes
@@ -64,7 +65,7 @@ part() {
         MSCCLPP_SLICES=1500 tests mscclpp-check --lib -- slices
         ;;
     routes)
-        MSCCLPP_ROUTES=100000 tests mscclpp-exec --test routes --
+        MSCCLPP_ROUTES=100000 MSCCLPP_COUNTED=200 tests mscclpp-exec --test routes --
         ;;
     evaluator)
         MSCCLPP_RANDOM=5000 tests mscclpp-eval --test integration -- random::

@@ -1,7 +1,9 @@
 //! The checks accept every correct reference plan, and report the errors of the others.
 
-use mscclpp_core::check::check;
+use std::collections::BTreeMap;
+
 use mscclpp_core::check::limits::{DeviceProfile, check_limits};
+use mscclpp_core::check::{Checks, check};
 use mscclpp_core::diag::Code;
 use mscclpp_core::export::for_reference;
 use mscclpp_core::plan::json::{ReadOptions, read};
@@ -58,6 +60,41 @@ fn correct_plans_are_accepted_and_others_rejected() {
         }
     }
     assert!(wrong.is_empty(), "{} plans are judged wrongly:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Numbers of plans, by the first word of their names: those that take every count, dividing counts only, and none.
+#[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
+fn counts_of_plans_are_those_of_the_page() {
+    let mut groups: BTreeMap<String, [u32; 3]> = BTreeMap::new();
+    for mut plan in plans() {
+        let column = match Checks::default().run_or_restrict(&mut plan.tree) {
+            Ok(None) => 0,
+            Ok(Some(_)) => 1,
+            Err(_) => 2,
+        };
+        let group = plan.slug.split('-').next().unwrap_or_default();
+        groups.entry(group.to_owned()).or_default()[column] += 1;
+    }
+    let row = |(group, [all, dividing, none]): (&String, &[u32; 3])| {
+        format!("| `{group}-…` | {all} | {dividing} | {none} |\n")
+    };
+    let expected: String = groups.iter().map(row).collect();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/differences.md");
+    let page = std::fs::read_to_string(path).expect("the page");
+    let (before, rows) = page.split_once("| plans | every count |").expect("the table");
+    let (head, rows) = rows.split_once("|---|---|---|---|\n").expect("its head");
+    let (found, after) = rows.split_once("\n\n").expect("its end");
+    if std::env::var_os("MSCCLPP_BLESS").is_some() {
+        let page = format!("{before}| plans | every count |{head}|---|---|---|---|\n{expected}\n{after}");
+        std::fs::write(path, page).expect("the page can be written");
+    } else {
+        assert_eq!(
+            format!("{found}\n"),
+            expected,
+            "docs/differences.md is stale: set MSCCLPP_BLESS=1 and look at the change"
+        );
+    }
 }
 
 #[test]

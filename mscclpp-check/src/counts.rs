@@ -66,12 +66,7 @@ impl Counts {
         let plan = view.plan;
         let (parts, chunks) = parts(plan);
         let alignment = u64::from(plan.buffer_alignment.max(1));
-        // The size of a message is that of the input, and in an all-gather that of the output.
-        let is_largest = plan.ranks.iter().all(|rank| rank.input_chunks >= rank.output_chunks);
-        let messages = match plan.collective.kind {
-            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } if !is_largest => 0..=u64::MAX,
-            _ => plan.min_message_size..=plan.max_message_size,
-        };
+        let messages = plan.min_message_size..=plan.max_message_size;
         let mut counts = Self { parts, chunks, alignment, packets, messages, greatest: None };
         if chunks < 2 || plan.collective.dividing {
             return None;

@@ -65,7 +65,7 @@ mod wrap;
 
 pub use allow::{AllowError, allowable_codes, parse_allow};
 pub use boundaries::{LaunchBoundaries, launch_boundaries};
-pub use dataflow::{ReductionOrder, reduction_order};
+pub use dataflow::{ReductionOrder, reduction_order, send_distance};
 pub use execution_trace::{ExecutionTrace, execution_trace};
 pub use load::{LoadOptions, LoadPlan};
 #[doc(hidden)]

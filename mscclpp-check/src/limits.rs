@@ -17,7 +17,6 @@
 use super::MAX_FINDINGS;
 use super::access::accesses;
 use super::place::{LocatedOp, each};
-use mscclpp_plan::collective::CollectiveKind;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics, Site};
 use mscclpp_plan::raw::{OpKind, PlanTree, RankPlan};
 use mscclpp_plan::types::{BufferKind, Protocol};
@@ -144,12 +143,7 @@ pub fn check_limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
 pub fn max_message_size(plan: &PlanTree, profile: &DeviceProfile) -> u64 {
     let longest = longest_chunk(plan, profile);
     let largest = |rank: &RankPlan| {
-        let (input, output) = (rank.input_chunks, rank.output_chunks);
-        let chunks = match plan.collective.kind {
-            CollectiveKind::AllGather => output,
-            _ if input == 0 => output,
-            _ => input,
-        };
+        let chunks = rank.input_chunks.max(rank.output_chunks);
         if chunks == 0 { u64::MAX } else { longest.saturating_mul(u64::from(chunks)) }
     };
     plan.ranks.iter().map(largest).min().unwrap_or(u64::MAX)

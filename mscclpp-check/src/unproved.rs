@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::access::accesses;
+use super::dataflow::redundant_transfer;
 use super::place::{canonical_buffer, each};
 use super::{Checks, Level};
 use mscclpp_plan::collective::CollectiveKind;
@@ -14,17 +15,27 @@ use mscclpp_plan::raw::PlanTree;
 use mscclpp_plan::types::BufferKind;
 
 impl Checks {
-    /// Returns warnings about what the checks do not prove about a plan that passes them: a custom collective without
-    /// postconditions, and output chunks that its [`expectations`](PlanTree::expectations) omit. Allowed findings are
-    /// not returned; below [`Level::Full`] there are none.
+    /// Returns warnings about a plan that passes the checks: what they do not prove, which is a custom collective without
+    /// postconditions, and output chunks that its [`expectations`](PlanTree::expectations) omit; and a transfer of data
+    /// that its destination holds already. Allowed findings are not returned; below [`Level::Full`] there are none.
     ///
     /// The plan has passed [`run`](Self::run); otherwise, operations that cannot be resolved are skipped.
     ///
     /// # Cost
-    /// None unless the collective is custom; then O(n log n) in operands and expectations.
+    /// O(n log n) in operands and expectations, and for plans of few operations an abstract execution.
     pub fn warnings(&self, plan: &PlanTree) -> Diagnostics {
-        let custom = matches!(plan.collective.kind, CollectiveKind::Custom { .. });
-        if !custom || self.level != Level::Full || self.allow.contains(&Code::NoPostcondition) {
+        let mut found = Diagnostics::default();
+        if self.level == Level::Full && !self.allow.contains(&Code::NoPostcondition) {
+            found.extend(Self::unproved(plan));
+        }
+        if self.level == Level::Full && !self.allow.contains(&Code::RedundantTransfer) {
+            found.extend(redundant_transfer(plan));
+        }
+        found
+    }
+
+    fn unproved(plan: &PlanTree) -> Diagnostics {
+        if !matches!(plan.collective.kind, CollectiveKind::Custom { .. }) {
             return Diagnostics::default();
         }
         if plan.expectations.is_empty() && plan.ranks.iter().any(|rank| rank.output_chunks > 0) {

@@ -20,6 +20,20 @@ fn a_plan_that_outgrows_the_pool_of_the_reference_is_exported_with_a_warning() {
 }
 
 #[test]
+fn restriction_to_dividing_counts_is_exported_with_a_warning() {
+    let plan = "plan staged\ncollective broadcast\nranks 2\nchunk_factor 1\ndividing\n\
+        rank 0 (input 2, output 2, scratch 0) {\n  block 0:\n    rlxwait memory rank 1\n    nop\n    put memory rank 1 output[0] <- input[0]\n    \
+        put memory rank 1 output[1] <- input[1]\n    copy output[0..2] <- input[0..2]\n    nop\n    signal memory rank 1\n}\n\
+        rank 1 (input 2, output 2, scratch 0) {\n  block 0:\n    rlxsignal memory rank 0\n    wait memory rank 0\n    nop\n}\n";
+    let run = mscclpp_reading(["plan", "export", "-", "--target", "mscclpp"], plan).succeeds();
+    let warning = "warning: the plan takes counts that divide by 2, in chunks of whole 16 bytes only, which the MSCCL++ format cannot state";
+    assert!(run.stderr.starts_with(warning), "{}", run.stderr);
+    assert!(!run.stdout.contains("dividing"), "{}", run.stdout);
+    let own = mscclpp_reading(["plan", "export", "-"], plan).succeeds();
+    assert!(own.stderr.is_empty() && own.stdout.contains("dividing"), "{}", own.stdout);
+}
+
+#[test]
 fn the_list_has_all_algorithms_as_text_and_json() {
     let table = mscclpp(["plan", "list"]).succeeds();
     let costs = mscclpp(["plan", "list", "--cost"]).succeeds();

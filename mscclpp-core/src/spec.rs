@@ -37,9 +37,9 @@ pub struct AlgoSpec {
     /// Granularity of chunk boundaries, in bytes; a power of two. Boundaries are those of elements in any case, and with
     /// packets multiples of 8 bytes.
     pub buffer_alignment: u32,
-    /// Smallest message for which the plan is meant, in bytes, inclusive.
+    /// Smallest message for which the plan is meant: bytes of the larger of a rank's input and output, inclusive.
     pub min_message_size: u64,
-    /// Largest message for which the plan is meant, in bytes, inclusive.
+    /// Largest message for which the plan is meant: bytes of the larger of a rank's input and output, inclusive.
     pub max_message_size: u64,
     /// Labels for selectors.
     pub tags: BTreeMap<String, i64>,

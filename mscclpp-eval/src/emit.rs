@@ -2,6 +2,7 @@
 
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::types::{Protocol, Replication};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
@@ -156,15 +157,17 @@ pub(crate) fn module(
 }
 
 /// Emits a compiler warning at a span. Macros cannot emit their own warnings on stable Rust, so this uses a deprecated
-/// constant whose note is the text.
-pub(crate) fn warning(text: &str, at: Span) -> TokenStream {
+/// constant with the name of the rule, whose note is the text.
+pub(crate) fn warning(warning: &Diagnostic, at: Span) -> TokenStream {
+    let text = warning.body();
+    let rule = Ident::new(&warning.code.entry().slug.replace('-', "_"), at);
     quote_spanned! {at=>
         #[doc(hidden)]
         const _: () = {
             #[deprecated(note = #text)]
             #[allow(non_upper_case_globals)]
-            const checked_collective: () = ();
-            checked_collective
+            const #rule: () = ();
+            #rule
         };
     }
 }

@@ -30,10 +30,30 @@ pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
             let expansion = guarded(|| one(args, Rc::new(function), &Items::default()));
             quote!(#item #expansion)
         }
+        // Such as an unfinished line in an editor.
+        Err(error) if is_function(&item) => {
+            let (mut spans, mut report) = (Spans::default(), Report::default());
+            let tok = spans.one(error.span());
+            report
+                .error(Code::NotInSubset, tok, format!("the function cannot be read: {error}"))
+                .help("fix the syntax; the plan is built once the function can be read");
+            let errors = report.into_compile_errors(&spans, None);
+            quote!(#item #errors)
+        }
         Err(_) => {
             misplaced(&item, "`#[collective]` belongs on a function", "write `fn name(p: &Program) { … }` under it")
         }
     }
+}
+
+/// Returns whether tokens begin like a function: attributes and qualifiers, and `fn`.
+fn is_function(item: &TokenStream) -> bool {
+    let words = item.clone().into_iter().filter_map(|token| match token {
+        TokenTree::Ident(ident) => Some(ident.to_string()),
+        _ => None,
+    });
+    let is_qualifier = |word: &String| ["pub", "const", "async", "unsafe", "extern"].contains(&word.as_str());
+    words.into_iter().find(|word| !is_qualifier(word)).is_some_and(|word| word == "fn")
 }
 
 /// Expands `#[collectives] mod name { … }`: every function in it under `#[collective]` may use the module's constants,
@@ -146,7 +166,9 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     }
     let module = emit::module(&attribute, &function, &params, &plans, callable);
     if report.is_empty() {
-        let warnings = warnings.iter().map(|warning| emit::warning(&warning.body(), function.sig.ident.span()));
+        let warnings = warnings.iter().map(|warning| {
+            emit::warning(warning, report::span(warning, &spans).unwrap_or_else(|| function.sig.ident.span()))
+        });
         quote!(#(#warnings)* #module)
     } else {
         let closure = (callable && function.sig.generics.params.is_empty()).then(|| closure(&function));

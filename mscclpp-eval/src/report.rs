@@ -129,6 +129,11 @@ fn token(diagnostic: &Diagnostic) -> Option<SpanId> {
     }
 }
 
+/// Returns the first span of a diagnostic's location, if it has one.
+pub(crate) fn span(diagnostic: &Diagnostic, spans: &Spans) -> Option<Span> {
+    token(diagnostic).map(|token| spans.get(token).0)
+}
+
 /// Returns an error that is reported if rustc accepts a closure: rustc does not evaluate a constant whose code has
 /// errors, and reports errors of equal text at one place once.
 fn error_after_rustc(text: &str, closure: &TokenStream, first: Span, last: Span) -> TokenStream {

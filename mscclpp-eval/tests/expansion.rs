@@ -97,6 +97,8 @@ fn ranks_of_a_typing_error_are_refused() {
 #[test]
 fn misplaced_attributes_are_refused() {
     assert!(collective("AllGather, ranks = 2", "struct S;").contains("belongs on a function"));
+    let unfinished = collective("AllGather, ranks = 2", "pub fn f(p: &Program) { p. }");
+    assert!(unfinished.contains("the function cannot be read") && !unfinished.contains("belongs"), "{unfinished}");
     let module = |args: &str, item: &str| {
         mscclpp_eval::collectives(args.parse().expect("tokens"), item.parse().expect("tokens")).to_string()
     };

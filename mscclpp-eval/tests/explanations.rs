@@ -41,7 +41,7 @@ fn expansion(program: &str, warnings: bool) -> String {
 fn wrong_programs_are_refused_and_right_ones_accepted() {
     let mut shown = 0;
     for (code, entry) in Code::all() {
-        let warnings = code == Code::NoPostcondition;
+        let warnings = matches!(code, Code::NoPostcondition | Code::RedundantTransfer);
         let Some((wrong, right)) = programs(entry) else { continue };
         let told = format!("[{} {}]", entry.number, entry.slug);
         let refused = expansion(wrong, warnings);

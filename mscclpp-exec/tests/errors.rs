@@ -84,6 +84,24 @@ fn message_size_out_of_range_is_an_error() {
 }
 
 #[test]
+fn range_of_sizes_counts_the_larger_buffer() {
+    // 64 bytes of the larger buffer are 16 of the smaller one.
+    for (input, output) in [(1, 4), (4, 1)] {
+        let spec = AlgoSpec {
+            min_message_size: 64,
+            max_message_size: 128,
+            ..AlgoSpec::new("plan", CollectiveKind::Custom { input, output }, 2)
+        };
+        let plan = plan(spec, |p| p.rank(0).copy(p.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0));
+        let world = Executor::new(2);
+        for (count, fits) in [(15, false), (16, true), (32, true), (33, false)] {
+            let prepared = world.prepare(&plan, Message::of::<f32>(count));
+            assert_eq!(prepared.is_ok(), fits, "{count} elements of {input} and {output} chunks");
+        }
+    }
+}
+
+#[test]
 fn unequal_parts_are_an_error() {
     let spec = AlgoSpec::new("plan", CollectiveKind::AllGather, 2);
     let plan = plan(spec, |p| p.rank(0).copy(p.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0));

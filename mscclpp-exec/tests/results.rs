@@ -96,6 +96,49 @@ fn custom_collectives_fulfill_their_expectations() {
     }
 }
 
+/// A plan that sends over two ranks: by reads of the receiver, or through the rank between.
+fn over_two_ranks(relayed: bool) -> Plan {
+    let program = Program::new(AlgoSpec::new("far", CollectiveKind::SendRecv, 5));
+    let scratch: Vec<_> = program.ranks().map(|rank| rank.scratch(1)).collect();
+    for rank in program.ranks() {
+        let at = |distance| program.rank((rank.id() + distance) % 5);
+        if relayed {
+            let (next, previous) = (rank.memory_channel(at(1)), rank.memory_channel(at(4)));
+            for (from, to) in [
+                (rank.input().chunk(0).to_any(), scratch[at(1).id()].chunk(0).to_any()),
+                (scratch[rank.id()].chunk(0).to_any(), at(1).output().chunk(0).to_any()),
+            ] {
+                previous.signal(0).relaxed();
+                next.wait(0).relaxed().sync(BlockSync::After);
+                next.put(to, from, 0);
+                next.signal(0);
+                previous.wait(0);
+            }
+        } else {
+            let (from, to) = (rank.memory_channel(at(3)), rank.memory_channel(at(2)));
+            to.signal(0).relaxed();
+            from.wait(0).relaxed().sync(BlockSync::After);
+            from.get(rank.output().chunk(0), at(3).input().chunk(0), 0);
+            from.signal(0);
+            to.wait(0);
+        }
+    }
+    Plan::new(&compile_tree(program, &Checks::default()).expect("a right program"))
+}
+
+#[test]
+fn results_of_send_receives_are_those_of_the_plans_distance() {
+    for relayed in [false, true] {
+        let mut run = Executor::new(5).prepare(&over_two_ranks(relayed), Message::of::<i32>(9)).expect("it fits");
+        let mut buffers = run.buffers().expect("little memory");
+        let verifier = Verifier::new(&run, 1);
+        verifier.fill(&mut buffers);
+        run.launch_buffers(&mut buffers).expect("it ends");
+        let report = verifier.check(&buffers);
+        assert!(report.is_correct(), "relayed {relayed}: {report}");
+    }
+}
+
 fn schedules() -> impl Strategy<Value = (Schedule, usize, u64)> {
     prop_oneof![
         2 => any::<u64>().prop_map(|seed| (Schedule::Seeded(seed), 1, 0)),

@@ -28,9 +28,9 @@ pub struct PlanTree {
     pub double_scratch: bool,
     /// Granularity of chunk boundaries, in bytes.
     pub buffer_alignment: u32,
-    /// Smallest message, in bytes, inclusive.
+    /// Smallest message, inclusive: bytes of the larger of a rank's input and output.
     pub min_message_size: u64,
-    /// Largest message, in bytes, inclusive.
+    /// Largest message, inclusive: bytes of the larger of a rank's input and output.
     pub max_message_size: u64,
     /// Ranks per node (for a plan read from JSON, which lacks it, the number of ranks).
     pub ranks_per_node: u32,

@@ -44,13 +44,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
             (Code::ChunkCountMismatch, "chunk_counts"),
         ],
     ),
-    (
-        "mscclpp-check/src/dataflow/tests.rs",
-        &[
-            (Code::AnalysisLimit, "hostile_plans_take_no_longer_than_others"),
-            (Code::ShortChunk, "data_that_passes_through_a_shorter_chunk_is_lost"),
-        ],
-    ),
+    ("mscclpp-check/src/dataflow/tests.rs", &[(Code::AnalysisLimit, "hostile_plans_take_no_longer_than_others")]),
     ("mscclpp-check/src/loops/tests/mod.rs", &[(Code::Undecided, "loops_of_too_many_combinations_are_rejected")]),
     ("mscclpp-check/src/limits.rs", &[(Code::OverLimit, "exceeded_limits_are_reported_with_numbers")]),
     (

@@ -72,7 +72,7 @@ pub enum Error {
     MessageSize {
         /// The plan.
         plan: String,
-        /// Bytes of a rank's input; in an all-gather, of its output.
+        /// Bytes of the larger of a rank's input and output.
         bytes: u64,
         /// The plan's smallest message.
         min: u64,

@@ -54,7 +54,7 @@ impl Params {
     /// [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`].
     pub fn new(program: &ResolvedPlan, message: Message, scratch_limit: u64, pool: u64) -> Result<Self, Error> {
         let layout = Layout::new(&program.shape, &message)?;
-        check_size(program, &message, &layout)?;
+        check_size(program, &message)?;
         check_loops(program, &layout)?;
         let op = reduction(program, &message)?;
         let reducer = |op| Reducer::new(message.dtype, op, message.accumulate);
@@ -97,10 +97,10 @@ impl Params {
     }
 }
 
-fn check_size(program: &ResolvedPlan, message: &Message, layout: &Layout) -> Result<(), Error> {
+fn check_size(program: &ResolvedPlan, message: &Message) -> Result<(), Error> {
     let plan = &program.plan;
-    let gathers = program.shape.collective.kind == CollectiveKind::AllGather;
-    let bytes = if gathers { layout.output.len } else { layout.input.len };
+    // Longer messages have no layout.
+    let bytes = message.bytes().unwrap_or(u64::MAX);
     let (least, most) = (plan.min_message_size(), plan.max_message_size());
     if message.any_size || (least..=most).contains(&bytes) {
         return Ok(());

@@ -19,16 +19,21 @@
 
 mod contents;
 mod contributions;
+mod distance;
 mod history;
 mod memory;
 mod order;
 mod outputs;
 mod provenance;
+mod recognize;
+mod redundant;
 mod report;
 mod short_chunks;
 mod values;
 
+pub use distance::send_distance;
 pub use order::{ReductionOrder, reduction_order};
+pub(super) use redundant::redundant_transfer;
 
 use std::ops::Range;
 

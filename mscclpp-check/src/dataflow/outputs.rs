@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::contents::Contents;
 use super::contributions::{Contributions, all_ranks, each_rank};
+use super::distance::distance;
 use super::memory::ValueRange;
 use super::values::{How, Kind, Node};
 use crate::place::canonical_buffer;
@@ -156,6 +157,14 @@ impl<'a> OutputChecker<'a> {
             self.check_expectation(expectation);
         }
         (self.faults, self.count)
+    }
+
+    /// Returns whether outputs meet some postconditions, given with their ranks; those of the plan do not count.
+    pub(super) fn all_hold(mut self, mut postconditions: impl Iterator<Item = (u32, Postcondition)>) -> bool {
+        postconditions.all(|(rank, postcondition)| {
+            self.check_postcondition(rank, postcondition);
+            self.faults.is_empty()
+        })
     }
 
     /// Visits the values of outputs whose postconditions are reductions, with the rank and the coordinate of the
@@ -413,22 +422,5 @@ impl<'a> OutputChecker<'a> {
             let demand = Demand { inputs: vec![(rank, part.start)], origin: None };
             self.report((rank, BufferKind::Input), part.start, place, &demand, Some(piece), &wrong);
         });
-    }
-}
-
-/// Returns over how many ranks a send-receive sends, according to the data that rank 0 has received. Plans send from
-/// group to group, too.
-fn distance(plan: &PlanTree, contents: &Contents) -> u32 {
-    let ranks = plan.ranks.len() as u32;
-    let (buffer, _) = canonical_buffer(plan, 0, BufferKind::Output, 0);
-    let mut sender = None;
-    contents.memories.read(super::memory_of(0, buffer, false), 0..1, |_, piece| {
-        if let Some(Kind::Input(rank)) = piece.map(|piece| contents.values.kind(piece.node)) {
-            sender = Some(rank);
-        }
-    });
-    match sender {
-        Some(rank) if rank != 0 && rank < ranks => ranks - rank,
-        _ => 1,
     }
 }

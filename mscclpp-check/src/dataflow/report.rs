@@ -5,7 +5,7 @@ use super::history::{History, Logged};
 use super::memory::ValueRange;
 use super::outputs::{Found, OutputError};
 use super::values::{How, Values};
-use super::{Dataflow, UninitializedRead};
+use super::{Dataflow, UninitializedRead, recognize};
 use crate::counts::Counts;
 use crate::place::LocatedOp;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics, Site};
@@ -40,6 +40,17 @@ pub(super) fn findings_of(watch: &Dataflow) -> Diagnostics {
         }
     }
     let (faults, count) = watch.output_checker().faults();
+    let are_outputs = faults.iter().all(|fault| fault.buffer == BufferKind::Output);
+    let other = if found.is_empty() && are_outputs { recognize::other_collective(watch) } else { None };
+    if let (Some(other), Some(fault)) = (other, faults.first()) {
+        // One finding: what is wrong with each output follows from it.
+        let mut finding = reporter.fault(fault);
+        let own = recognize::described(watch.plan.collective.kind);
+        finding.message = format!("the plan computes {other}, expected {own}: {}", finding.message);
+        return finding
+            .help(format!("if {other} is meant, state it as the collective; otherwise compute {own}"))
+            .into();
+    }
     let mut reported: Vec<(Diagnostic, u64)> = Vec::new();
     for fault in &faults {
         let finding = reporter.fault(fault);
@@ -105,7 +116,19 @@ impl<'p> Reporter<'_, 'p> {
             Some(step) => finding
                 .note(format!("{} writes it later", self.actor(&step.at)), step.at.site(self.plan))
                 .help("read it after that write, with a signal, barrier or block sync between them"),
-            None => finding.help("write the chunk before it is read, or read another chunk"),
+            None => {
+                let help = "write the chunk before it is read, or read another chunk";
+                // A program that means one buffer, and allocates another one in each call.
+                let is_in_scratch = |memory: usize| memory % 4 >= 2;
+                let is_beside = |other: usize| is_in_scratch(other) && other / 4 == memory / 4;
+                let mut written = self.log.steps.iter().flat_map(|step| &step.writes);
+                finding.help(match is_in_scratch(*memory) && written.any(|(other, _)| is_beside(other.memory)) {
+                    true => format!(
+                        "{help}; every call of `rank.scratch(n)` allocates further chunks: keep what it returns"
+                    ),
+                    false => help.to_owned(),
+                })
+            }
         }
     }
 

@@ -188,8 +188,8 @@ fn wrong_chunks_are_reported() {
     assert_eq!(message, "output chunk 0 of rank 0 also includes input chunk 1 of rank 1, which is not expected");
     let sum = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; re i0 s0 > o0";
     let found = found(&plan(SendRecv, false, &[&[sum], &[sum]]));
-    let message = "output chunk 0 of rank 0 holds the sum of input chunk 0 of rank 0 and input chunk 0 of rank 1, expected \
-                   input chunk 0 of rank 1";
+    let message = "the plan computes an all-reduce, expected a send-receive: output chunk 0 of rank 0 holds the sum of input \
+                   chunk 0 of rank 0 and input chunk 0 of rank 1, expected input chunk 0 of rank 1";
     assert_eq!(found.iter().next().expect("a finding").message, message);
 }
 
@@ -454,6 +454,28 @@ fn chunk_that_is_never_shorter_in_the_range_of_sizes_is_no_finding() {
         let sized = PlanTree { min_message_size: min, ..staged.clone() };
         assert_eq!(self::found(&sized).is_empty(), !found, "from {min} bytes");
     }
+    // The range counts the bytes of the larger buffer: 64 of the output, of which chunk 0 of the input is a third.
+    let mut longer = with_chunks(
+        plan(
+            Custom { input: 1, output: 3 },
+            false,
+            &[&["copy i0 > o1; nop; copy o1 > o0; copy i0 > o2; nop; copy i0 > o1"]],
+        ),
+        1,
+        3,
+    );
+    let holds = |chunk| Expectation {
+        rank: 0,
+        chunk,
+        len: 1,
+        inputs: vec![(0, 0)],
+        origin: mscclpp_plan::origin::Origin::UNKNOWN,
+    };
+    longer.expectations = (0..3).map(holds).collect();
+    for (min, found) in [(63, true), (64, false)] {
+        longer.min_message_size = min;
+        assert_eq!(!self::found(&longer).is_empty(), found, "from {min} bytes of the output");
+    }
     assert!(found(&PlanTree { collective: Collective { dividing: true, ..staged.collective }, ..staged }).is_empty());
 }
 
@@ -502,4 +524,18 @@ fn with_chunks(mut plan: PlanTree, input: u32, output: u32) -> PlanTree {
         (rank.input_chunks, rank.output_chunks) = (input, output);
     }
     plan
+}
+
+#[test]
+fn other_collective_is_recognized() {
+    let gather =
+        |from: u32, own: u32| format!("copy i{from} > o{own}; put.m i{from} > r2:{own}; nop; signal.m#0; wait.m#0");
+    let gathered = |kind, parts| plan(kind, false, &[&[&gather(0, 0)], &[&gather(parts, 1)]]);
+    let begin = |plan: &PlanTree| wrong(plan).1.split(':').next().map(str::to_owned).unwrap_or_default();
+    for parts in [0, 1] {
+        assert_eq!(begin(&gathered(AllReduce, parts)), "the plan computes an all-gather, expected an all-reduce");
+    }
+    let (root, other) = ("copy i0+2 > o0+2; put.m i0+2 > r2:0+2; signal.m#0", "wait.m#0");
+    let sent = plan(AllReduce, false, &[&[root], &[other]]);
+    assert_eq!(begin(&sent), "the plan computes a broadcast with root 0, expected an all-reduce");
 }

@@ -9,6 +9,7 @@
 //! in the ratio of their spans and units, and in a second execution one iteration each.
 
 use super::machine::{AbstractMachine, WaitTarget};
+use super::pairing::{Direction, order_of_creation};
 use mscclpp_plan::diag::{Code, Diagnostic};
 
 /// Maximum number of agents of a wait-for chain that are reported; the cycle is among them unless it is longer.
@@ -52,7 +53,7 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
         message += &format!(" ({} thread blocks are blocked in total)", blocked.len());
     }
     let mut finding = Diagnostic::new(Code::Deadlock, first.site(model.plan), message)
-        .help(help(machine.agents[links[0]].need.as_ref()));
+        .help(help(machine, machine.agents[links[0]].need.as_ref()));
     for (i, &agent) in links.iter().enumerate().take(MAX_LINKS) {
         let next = links[(i + 1) % links.len()];
         if i > 0
@@ -65,11 +66,8 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
             && let Some(need) = &state.need
             && let Some(server) = machine.server(next, model.agents[agent].rank, need)
         {
-            let what = format!(
-                "{} ({}) provides it, but only after its own wait",
-                server.display_name(model.plan),
-                server.agent()
-            );
+            let what =
+                format!("after its own wait, {} ({}) provides it", server.display_name(model.plan), server.agent());
             finding = finding.note(what, server.site(model.plan));
         }
     }
@@ -77,9 +75,23 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
 }
 
 /// Returns how to let a wait end.
-fn help(need: Option<&WaitTarget>) -> &'static str {
-    match need {
-        Some(WaitTarget::Signal(_)) | None => "move the signal before the wait that blocks it",
+fn help(machine: &AbstractMachine, need: Option<&WaitTarget>) -> String {
+    let move_signal = "move the signal before the wait that blocks it";
+    let text = match need {
+        Some(WaitTarget::Signal(counter)) => {
+            let (plan, pairs) = (machine.model.plan, &machine.model.pairs);
+            let direction = pairs.direction(*counter as usize);
+            let Direction { from, to, kind, .. } = direction;
+            let channels = pairs.ends(to, from, kind).count();
+            if channels > 1 {
+                let order = order_of_creation(plan, &direction);
+                return format!(
+                    "{move_signal}, or pair other channels: rank {to} has {channels} {kind} channels to rank {from}, and {order}"
+                );
+            }
+            move_signal
+        }
+        None => move_signal,
         Some(WaitTarget::Unit(_)) => {
             "move the release before the acquire that blocks it, or increase the initial value of the semaphore"
         }
@@ -87,7 +99,8 @@ fn help(need: Option<&WaitTarget>) -> &'static str {
             "let all thread blocks of the barrier reach it, and reach all barriers in the same order"
         }
         Some(WaitTarget::Packet(_)) => "put packets there in every launch, before the operation that waits for them",
-    }
+    };
+    text.to_owned()
 }
 
 /// Returns a text such as "`wait` (rank 0, thread block 0) waits for …".

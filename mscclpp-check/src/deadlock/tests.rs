@@ -59,12 +59,13 @@ fn wait_for_cycle_is_reported_completely() {
          form a wait-for cycle"
     );
     for part in [
-        "`signal` (rank 1, thread block 0) provides it, but only after its own wait at rank 1 / thread block 0 / \
+        "after its own wait, `signal` (rank 1, thread block 0) provides it at rank 1 / thread block 0 / \
          operation 2 (signal)",
         "`wait` (rank 1, thread block 0) waits for a signal of rank 0 on memory channel 0 at rank 1 / thread block 0 / operation 1 (wait)",
-        "`signal` (rank 0, thread block 0) provides it, but only after its own wait at rank 0 / thread block 0 / \
+        "after its own wait, `signal` (rank 0, thread block 0) provides it at rank 0 / thread block 0 / \
          operation 1 (signal)",
         "--> rank 0 / thread block 0 / operation 0 (wait)",
+        "rank 0 has 4 memory channels to rank 1, and channels between two ranks are paired in the order of their creation",
     ] {
         assert!(finding.contains(part), "{part}\nis not in\n{finding}");
     }

@@ -62,23 +62,16 @@ impl ChunkSizes {
         let grain = u64::from(plan.buffer_alignment.max(if has_packets { 8 } else { 1 }));
         let instances = u64::from(view.instances());
         let chunks = plan.ranks.first().map_or([0; 2], |rank| [rank.input_chunks, rank.output_chunks]);
-        let [input, output] = chunks.map(|chunks| u64::from(chunks) * instances);
+        let chunks = u64::from(chunks.into_iter().max().unwrap_or(0)) * instances;
         let (min, max) = (plan.min_message_size, plan.max_message_size.min(MAX_BYTES));
-        let bytes = |bytes: u64, chunks: u64| bytes.div_ceil(chunks.max(1)).div_ceil(grain);
+        let grains = |bytes: u64| bytes.div_ceil(chunks.max(1)).div_ceil(grain);
         let (min, max) = match plan.collective.kind {
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
                 // Whole elements for every rank.
-                let (ranks, chunks) = (plan.ranks.len().max(1) as u64, input.max(output));
-                (bytes(min.next_multiple_of(ranks), chunks), bytes(max / ranks * ranks, chunks))
+                let ranks = plan.ranks.len().max(1) as u64;
+                (grains(min.next_multiple_of(ranks)), grains(max / ranks * ranks))
             }
-            // The limits apply to the input, and the larger buffer determines the chunks.
-            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } if input < output => match input {
-                0 if min > 0 => return None,
-                0 => (0, MAX_BYTES / output / grain),
-                // Whole chunks, or a few bytes more than all but the last grain of the output.
-                _ => (bytes(min, input), (max / input / grain).max(bytes(max, output))),
-            },
-            _ => (bytes(min, input.max(output)), bytes(max, input.max(output))),
+            _ => (grains(min), grains(max)),
         };
         (min <= max).then_some(Self { grain, min, max })
     }
@@ -251,8 +244,8 @@ mod tests {
             (K::AllReduce, (8, 8), (65, 65), true, Some((8, 2, 2))),
             (K::AllGather, (4, 8), (65, 65), false, None),
             (K::AllGather, (4, 8), (65, 67), false, Some((4, 3, 3))),
-            (custom(2, 8), (2, 8), (64, 64), false, Some((4, 8, 8))),
-            (custom(0, 8), (0, 8), (1, 64), false, None),
+            (custom(2, 8), (2, 8), (64, 64), false, Some((4, 2, 2))),
+            (custom(0, 8), (0, 8), (1, 64), false, Some((4, 1, 2))),
             (custom(8, 0), (8, 0), (1, 64), false, Some((4, 1, 2))),
             (custom(0, 0), (0, 0), (1, 64), false, Some((4, 1, 16))),
         ] {

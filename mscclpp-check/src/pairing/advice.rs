@@ -35,17 +35,23 @@ pub(super) fn help(plan: &PlanTree, pairs: &Pairs, sides: &[Sides], direction: &
     up.sort_unstable();
     down.sort_unstable();
     if up == down {
-        let order = match plan.ranks.len() {
-            2 => {
-                "; create them in the same order on both ranks or, where they connect to the next and to the \
-                 previous rank of a ring, which are the same rank here, use one channel for both"
-            }
-            _ => "; create them in the same order on both ranks",
-        };
-        return format!(
-            "channels between two ranks are paired in the order of their creation, so channel {number} of rank \
-             {from} is paired with channel {number} of rank {to}{order}"
-        );
+        return order_of_creation(plan, direction);
     }
     "match every wait with one signal of the peer on the paired channel, in loops of equal unit and span".to_owned()
+}
+
+/// Returns the help for two ranks with several channels between them, of which the wrong ones are paired.
+pub(crate) fn order_of_creation(plan: &PlanTree, direction: &Direction) -> String {
+    let &Direction { from, to, number, .. } = direction;
+    let order = match plan.ranks.len() {
+        2 => {
+            "; create them in the same order on both ranks or, where they connect to the next and to the \
+             previous rank of a ring, which are the same rank here, use one channel for both"
+        }
+        _ => "; create them in the same order on both ranks",
+    };
+    format!(
+        "channels between two ranks are paired in the order of their creation, so channel {number} of rank {from} is \
+         paired with channel {number} of rank {to}{order}"
+    )
 }

@@ -22,11 +22,11 @@ use std::collections::BTreeMap;
 use super::MAX_FINDINGS;
 use super::place::{LocatedOp, each};
 use super::view::View;
+pub(super) use advice::order_of_creation;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics};
 use mscclpp_plan::raw::{OpKind, PlanTree};
 use occurrence_count::OccurrenceCount;
-use pairs::Direction;
-pub(super) use pairs::{Pairs, signals, waits};
+pub(super) use pairs::{Direction, Pairs, signals, waits};
 
 pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
     let plan = view.plan;

@@ -5,31 +5,47 @@ use smallvec::SmallVec;
 use crate::place::LocatedOp;
 
 /// Number of executions, by the loop that repeats them: 1, or ⌈chunks of a loop × bytes of a chunk / unit⌉.
-#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Default)]
 pub(super) struct OccurrenceCount {
-    /// By span and unit of the loop in lowest terms, which give the same number of iterations at every size; outside of
-    /// loops (0, 0). In ascending order.
-    by_loop: SmallVec<[((u64, u64), u64); 1]>,
+    /// In ascending order of the keys.
+    by_loop: SmallVec<[Occurrences; 1]>,
+}
+
+/// Executions in loops of one span per unit.
+#[derive(Debug)]
+struct Occurrences {
+    /// Span and unit of the loop in lowest terms, which give the same number of iterations at every size; outside of
+    /// loops (0, 0).
+    key: (u64, u64),
+    /// Executions per iteration.
+    count: u64,
+    /// Span and unit of the first such loop, as the program states them.
+    stated: (u32, u64),
 }
 
 impl OccurrenceCount {
     pub(super) fn add(&mut self, at: &LocatedOp) {
         let repeated = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref());
-        let key = repeated.map_or((0, 0), |body| lowest_terms(u64::from(body.num_chunks), body.unit));
-        match self.by_loop.binary_search_by_key(&key, |(key, _)| *key) {
-            Ok(found) => self.by_loop[found].1 += 1,
-            Err(place) => self.by_loop.insert(place, (key, 1)),
+        let stated = repeated.map_or((0, 0), |body| (body.num_chunks, body.unit));
+        let key = lowest_terms(u64::from(stated.0), stated.1);
+        match self.by_loop.binary_search_by_key(&key, |known| known.key) {
+            Ok(found) => self.by_loop[found].count += 1,
+            Err(place) => self.by_loop.insert(place, Occurrences { key, count: 1, stated }),
         }
+    }
+
+    fn counts(&self) -> impl Iterator<Item = ((u64, u64), u64)> {
+        self.by_loop.iter().map(|known| (known.key, known.count))
     }
 
     /// Returns the total, for chunks of the given number of bytes.
     pub(super) fn total(&self, chunk_bytes: u64) -> u128 {
-        self.by_loop.iter().map(|(key, count)| u128::from(*count) * u128::from(trips(*key, chunk_bytes))).sum()
+        self.counts().map(|(key, count)| u128::from(count) * u128::from(trips(key, chunk_bytes))).sum()
     }
 
     /// Returns the units of its loops, in lowest terms with their spans.
     pub(super) fn units(&self) -> impl Iterator<Item = u64> {
-        self.by_loop.iter().map(|((_, unit), _)| *unit).filter(|unit| *unit > 0)
+        self.counts().map(|((_, unit), _)| unit).filter(|unit| *unit > 0)
     }
 
     /// Returns a chunk size for which the totals differ from another one's. The sizes that are tried are one byte,
@@ -50,9 +66,29 @@ impl OccurrenceCount {
     }
 }
 
+impl PartialEq for OccurrenceCount {
+    fn eq(&self, other: &Self) -> bool {
+        self.counts().eq(other.counts())
+    }
+}
+
+impl Eq for OccurrenceCount {}
+
+impl PartialOrd for OccurrenceCount {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for OccurrenceCount {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.counts().cmp(other.counts())
+    }
+}
+
 impl std::fmt::Display for OccurrenceCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (i, ((span, unit), count)) in self.by_loop.iter().enumerate() {
+        for (i, Occurrences { stated: (span, unit), count, .. }) in self.by_loop.iter().enumerate() {
             f.write_str(if i > 0 { " and " } else { "" })?;
             match (span, count) {
                 (0, 1) => f.write_str("once")?,

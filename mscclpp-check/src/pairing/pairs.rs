@@ -104,7 +104,7 @@ impl Pairs {
     }
 
     /// Returns the counters that signals of a rank to a peer raise on channels of a kind, in the order of the channels.
-    pub(super) fn ends(&self, rank: u32, peer: u32, kind: ChannelKind) -> impl Iterator<Item = usize> {
+    pub(crate) fn ends(&self, rank: u32, peer: u32, kind: ChannelKind) -> impl Iterator<Item = usize> {
         let first = self.first.get(rank as usize).map_or(0, |[first, _]| *first);
         let end = self.first.get(rank as usize + 1).map_or(self.ends.len(), |[first, _]| *first);
         (first..end).filter(move |&end| self.ends[end].peer == peer && self.ends[end].kind == kind)

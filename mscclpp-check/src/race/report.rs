@@ -3,8 +3,9 @@
 use super::super::model::{Model, Space};
 use super::super::place::{LocatedOp, each};
 use super::shadow_memory::RecordedAccess;
-use mscclpp_plan::diag::{Code, Diagnostic};
-use mscclpp_plan::raw::OpKind;
+use mscclpp_plan::diag::{Code, Diagnostic, Site};
+use mscclpp_plan::raw::{Op, OpKind};
+use mscclpp_plan::types::ChannelKind;
 
 /// An access in words.
 struct DescribedAccess<'p> {
@@ -111,9 +112,58 @@ pub(super) fn race(
         "signal after the first access and wait before the second, with a block sync between each access and its \
          signal or wait"
     };
-    Diagnostic::new(Code::Race, second.at.site(model.plan), message)
-        .note(format!("{} {}", first.name, first.does), first.at.site(model.plan))
-        .help(help)
+    let finding = Diagnostic::new(Code::Race, second.at.site(model.plan), message)
+        .note(format!("{} {}", first.name, first.does), first.at.site(model.plan));
+    let is_between_blocks = old.agent != new.agent && !by_port(old) && !by_port(new);
+    let missing = (is_between_blocks && known == Known::Nothing && !is_packet && !vague)
+        .then(|| {
+            missing_sync(model, &first.at, true, second.at.rank)
+                .or_else(|| missing_sync(model, &second.at, false, first.at.rank))
+        })
+        .flatten();
+    finding.help(missing.unwrap_or_else(|| help.to_owned()))
+}
+
+/// Returns the help for an access that no block sync separates from the signal after it, or from the wait before it: then
+/// other threads of its block signal or wait.
+///
+/// `other`: the rank that waits for the signal, or from which the wait has one.
+fn missing_sync(model: &Model, at: &LocatedOp, after: bool, other: usize) -> Option<String> {
+    let (ops, index) = match at.inside {
+        Some((inner, pipeline)) => (&pipeline.body.as_ref()?.ops[..], inner),
+        None => (model.view.ops(at.rank, at.block), at.index),
+    };
+    let tables = &model.plan.ranks[at.rank];
+    let leads_there = |op: &Op| {
+        let kind = op.channel.unwrap_or(ChannelKind::Memory);
+        let channels = op.ids.iter().filter_map(|id| tables.blocks[at.block].channels(kind).get(*id as usize));
+        let mut peers = channels.filter_map(|number| tables.peers(kind).get(*number as usize));
+        peers.any(|peer| *peer as usize == other)
+    };
+    let is_end = |op: &&Op| {
+        use OpKind as K;
+        match op.kind {
+            K::Signal | K::RelaxedSignal => after && leads_there(op),
+            K::Wait | K::RelaxedWait => !after && leads_there(op),
+            K::SemaphoreRelease => after && at.rank == other,
+            K::SemaphoreAcquire => !after && at.rank == other,
+            kind => matches!(kind, K::Nop | K::Barrier | K::Pipeline),
+        }
+    };
+    let next = if after { ops[index + 1..].iter().find(is_end) } else { ops[..index].iter().rev().find(is_end) };
+    let op = next.filter(|op| !matches!(op.kind, OpKind::Nop | OpKind::Barrier | OpKind::Pipeline))?;
+    let signal = LocatedOp { op, ..*at };
+    let (name, own) = (signal.display_name(model.plan), at.display_name(model.plan));
+    let line = match signal.site(model.plan) {
+        Site::Source(place) => format!(" in line {}", place.line),
+        _ => String::new(),
+    };
+    let (what, sync) = if after { ("after", "Before") } else { ("before", "After") };
+    Some(format!(
+        "separate {own} ({}) from {name}{line} {what} it by a block sync, since different threads execute them: \
+         `.sync(BlockSync::{sync})` on {name}",
+        at.agent(),
+    ))
 }
 
 /// Returns whether a plan uses relaxed signals or waits.
@@ -151,10 +201,13 @@ pub(super) fn early_access(model: &Model, access: &RecordedAccess) -> Diagnostic
     };
     let message =
         format!("{} {} {} before rank {owner} has started the launch: {caller}", new.who, new.does, place(model, atom));
-    Diagnostic::new(Code::EarlyAccess, new.at.site(model.plan), message).help(format!(
-        "let rank {owner} signal at its start, and wait for that signal, with a block sync after the wait: \
-         `channel.handshake(block).relaxed()` on both ranks does this"
-    ))
+    let help = missing_sync(model, &new.at, false, owner as usize).unwrap_or_else(|| {
+        format!(
+            "let rank {owner} signal at its start, and wait for that signal, with a block sync after the wait: \
+             `channel.handshake(block).relaxed()` on both ranks does this"
+        )
+    });
+    Diagnostic::new(Code::EarlyAccess, new.at.site(model.plan), message).help(help)
 }
 
 /// Returns the finding about an access to another rank's buffer that does not happen before the end of that rank, given
@@ -182,11 +235,11 @@ pub(super) fn late_access(
         (true, false) => {
             "flush the channel, or wait for a signal that the receiver sends after the data has arrived".to_owned()
         }
-        (false, _) => {
+        (false, _) => missing_sync(model, &old.at, true, owner as usize).unwrap_or_else(|| {
             format!(
                 "signal rank {owner} after the access, and let rank {owner} wait for that signal before its launch ends"
             )
-        }
+        }),
     };
     Diagnostic::new(Code::LateAccess, old.at.site(model.plan), message).help(help)
 }

@@ -82,10 +82,20 @@ fn in_place_input_and_output_are_one_memory() {
 fn signals_order_ranks_across_block_syncs() {
     let receiver: &[&str] = &["wait.m#0; nop; copy s0 > o0"];
     fine(&[&["put.m i0 > r0:0; nop; signal.m#0"], receiver]);
-    races(&[&["put.m i0 > r0:0; signal.m#0"], receiver]);
     let race = races(&[&["put.m i0 > r0:0; nop; signal.m#0"], &["wait.m#0; copy s0 > o0"]]);
+    let help = race.help.unwrap();
+    assert!(
+        help.starts_with("separate `copy` (rank 1, thread block 0) from `wait` before it by a block sync"),
+        "{help}"
+    );
+    let race = races(&[&["put.m i0 > r0:0; signal.m#0"], receiver]);
+    let help = race.help.unwrap();
+    assert!(
+        help.starts_with("separate `put` (rank 0, thread block 0) from `signal` after it by a block sync"),
+        "{help}"
+    );
+    let race = races(&[&["nop; signal.m#0; put.m i0 > r0:0"], receiver]);
     assert!(race.help.unwrap().starts_with("signal after the first access"));
-    races(&[&["nop; signal.m#0; put.m i0 > r0:0"], receiver]);
     // A clock that the first thread acquired is released by the first thread, not by the second one.
     let hand_on: &[&str] = &["wait.m#1,2; sem_release#0", "sem_acquire#0; nop; copy s0 > o0"];
     fine(&[&["put.m i0 > r0:0; nop; signal.m#1; signal.m#2"], hand_on]);

@@ -2,14 +2,27 @@
 
 use std::process::ExitCode;
 
+use mscclpp_core::check::dividing_counts;
+use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::export::{for_reference, warnings_for_reference};
 use mscclpp_core::plan::json::{self, Style};
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::plan::{Format, Plan, text};
 
 use crate::args::{ExportArgs, Target};
 use crate::error::{Error, Result};
 use crate::output::{print, print_bytes, warn, write_file};
 use crate::{exit, source};
+
+/// Returns the warning about a plan for dividing counts, which the reference's format cannot state.
+fn restriction(plan: &PlanTree) -> Diagnostic {
+    let message = format!(
+        "the plan takes {} only, which the MSCCL++ format cannot state: other counts give wrong results wherever they are not rejected",
+        dividing_counts(plan)
+    );
+    Diagnostic::new(Code::NotInReference, Site::None, message)
+        .help("launch the exported plan with such counts only, or move data through scratch so that the plan takes all counts")
+}
 
 /// Writes a plan to a file or to standard output.
 ///
@@ -18,6 +31,9 @@ use crate::{exit, source};
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     let mut plan = source::load(&args.source)?.warned();
     if args.target == Target::Mscclpp {
+        if plan.collective.dividing {
+            warn(restriction(&plan));
+        }
         plan = for_reference(&plan).map_err(|findings| Error::Findings {
             what: format!("plan `{}` was not exported: the MSCCL++ executor cannot run it", plan.name),
             findings,

@@ -17,8 +17,8 @@ fn circular_wait() {
     let words = [
         "`wait` (rank 0, thread block 0) waits for a signal of rank 1 on memory channel 0",
         "`wait` (rank 1, thread block 0) waits for a signal of rank 0 on memory channel 0",
-        "`signal` (rank 1, thread block 0) provides it, but only after its own wait",
-        "`signal` (rank 0, thread block 0) provides it, but only after its own wait",
+        "after its own wait, `signal` (rank 1, thread block 0) provides it",
+        "after its own wait, `signal` (rank 0, thread block 0) provides it",
         "waits.rs:",
     ];
     refused(&plan, "deadlock", &words);

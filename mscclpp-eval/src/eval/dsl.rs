@@ -65,6 +65,7 @@ impl<'t> Interpreter<'t> {
                 variables: self.loop_variables(),
                 token: tok,
             }));
+            program.set_argument_tokens(call.args.iter().map(|arg| arg.tok));
         }
     }
 

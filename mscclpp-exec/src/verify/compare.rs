@@ -3,11 +3,13 @@
 use std::fmt;
 use std::ops::Range;
 
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::Expectation;
 
 use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
-use super::prepared::{BoundPlan, Prepared, send_distance};
+use super::prepared::{BoundPlan, Prepared};
 use super::value::{read, write};
 use mscclpp_base::dtype::{DataType, Element};
 use mscclpp_base::error::Error;
@@ -89,6 +91,12 @@ impl fmt::Display for VerifyReport {
     }
 }
 
+/// Returns over how many ranks a send-receive sends; 1 for other collectives, and for plans that do not run to their end.
+fn send_distance(plan: &Plan) -> u32 {
+    let sends = plan.collective().kind == CollectiveKind::SendRecv;
+    sends.then(|| mscclpp_core::check::send_distance(&plan.tree())).flatten().unwrap_or(1)
+}
+
 /// Byte that fills all memory that is not input, so that elements that no operation writes are detected.
 pub const FILL_BYTE: u8 = 0xa5;
 
@@ -109,7 +117,7 @@ impl Verifier {
             inputs: Inputs { seed, pattern, dtype, op: params.reduction, ranks },
             input_len: len(layout.input),
             output_len: len(layout.output),
-            distance: send_distance(program),
+            distance: send_distance(&program.plan),
         };
         let part = |rank, space| {
             let area = params.area(rank, space);

@@ -156,12 +156,12 @@ impl Plan {
         u32_at(&self.image, ALIGNMENT)
     }
 
-    /// Returns the smallest message size, in bytes, inclusive.
+    /// Returns the smallest message size, inclusive: bytes of the larger of a rank's input and output.
     pub fn min_message_size(&self) -> u64 {
         u64_at(&self.image, MIN_SIZE)
     }
 
-    /// Returns the largest message size, in bytes, inclusive.
+    /// Returns the largest message size, inclusive: bytes of the larger of a rank's input and output.
     pub fn max_message_size(&self) -> u64 {
         u64_at(&self.image, MAX_SIZE)
     }

@@ -3,4 +3,5 @@
 mod channels;
 mod collective;
 mod collectives;
+mod dividing;
 mod ranks;

@@ -14,6 +14,8 @@ pub(super) use spec::MAX_RANKS;
 use std::collections::BTreeMap;
 use std::panic::Location;
 
+use smallvec::SmallVec;
+
 use super::args::At;
 use super::value::{ChunkValue, OpsValue, POISON, RangeValue};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
@@ -41,6 +43,8 @@ pub(super) struct Recorder {
     trace: Trace,
     diagnostics: Diagnostics,
     here: CallSite,
+    /// The tokens of the current call's arguments, for the evaluator.
+    argument_tokens: SmallVec<[u32; 4]>,
     /// Origins of native callers by the address of their location: a program has few locations and many operations.
     callers: BTreeMap<usize, Origin>,
     /// The result of the last lookup in `callers`.
@@ -75,6 +79,7 @@ impl Recorder {
             },
             diagnostics: Diagnostics::default(),
             here: CallSite::Unknown,
+            argument_tokens: SmallVec::new(),
             callers: BTreeMap::new(),
             last_caller: (0, Origin::UNKNOWN),
             open_loop: None,
@@ -109,6 +114,11 @@ impl Recorder {
 
     pub(super) fn set_location(&mut self, place: Option<SourceLocation>) {
         self.here = place.map_or(CallSite::Unknown, |place| CallSite::Evaluated(place, None));
+        self.argument_tokens.clear();
+    }
+
+    pub(super) fn set_argument_tokens(&mut self, tokens: impl Iterator<Item = u32>) {
+        self.argument_tokens.extend(tokens);
     }
 
     pub(super) fn set_caller_location(&mut self, caller: &'static Location<'static>) {
@@ -170,6 +180,15 @@ impl Recorder {
         self.file_at(self.site(), code, message, help);
     }
 
+    /// Reports an error about one argument of the current call.
+    fn report_argument(&mut self, position: usize, code: Code, message: impl Into<String>, help: impl Into<String>) {
+        let mut site = self.site();
+        if let (Site::Source(place), Some(token)) = (&mut site, self.argument_tokens.get(position)) {
+            place.token = *token;
+        }
+        self.file_at(site, code, message, help);
+    }
+
     fn file_at(&mut self, site: Site, code: Code, message: impl Into<String>, help: impl Into<String>) {
         self.report(Diagnostic::new(code, site, message).help(help));
     }
@@ -187,14 +206,16 @@ impl Recorder {
         let alignment = u64::from(self.spec().buffer_alignment.max(MIN_LOOP_ALIGNMENT));
         let span = u32::try_from(num_chunks).unwrap_or(0);
         if unit == 0 || !unit.is_multiple_of(alignment) {
-            self.report_error(
+            self.report_argument(
+                0,
                 Code::BadPipeline,
                 format!("expected a unit that is a positive multiple of {alignment} bytes, found {unit} bytes"),
                 format!("write `{}`", unit.div_ceil(alignment).max(1).saturating_mul(alignment)),
             );
         }
         if span == 0 {
-            self.report_error(
+            self.report_argument(
+                1,
                 Code::BadPipeline,
                 format!("expected a loop over at least 1 chunk, found {num_chunks}"),
                 "pass the number of chunks that each operation in the loop covers",
@@ -291,7 +312,10 @@ impl Recorder {
         if (0..MAX_BLOCKS).contains(&block) {
             return u32::try_from(block).ok();
         }
-        self.report_error(
+        // Thread blocks are the last argument of every call.
+        let last = self.argument_tokens.len().wrapping_sub(1);
+        self.report_argument(
+            last,
             Code::ThreadBlockOutOfRange,
             format!("expected a thread block in 0..{MAX_BLOCKS}, found {block}"),
             "number thread blocks from 0",
@@ -299,13 +323,15 @@ impl Recorder {
         None
     }
 
-    /// Returns whether a chunk is one of `rank`'s; reports it otherwise. For poison it returns false without a report.
-    fn chunk_of(&mut self, call: &str, role: &str, chunk: ChunkValue, rank: u32) -> bool {
+    /// Returns whether a chunk, the argument at a position, is one of `rank`'s; reports it otherwise. For poison it
+    /// returns false without a report.
+    fn chunk_of(&mut self, call: &str, (position, role): (usize, &str), chunk: ChunkValue, rank: u32) -> bool {
         if chunk.is_poison() || rank == POISON {
             return false;
         }
         if chunk.rank != rank {
-            self.report_error(
+            self.report_argument(
+                position,
                 Code::WrongRank,
                 format!(
                     "`{call}` expects {role} on rank {rank}, found {} chunk {} of rank {}",

@@ -38,7 +38,8 @@ impl Recorder {
         src: ChunkValue,
         at: &At,
     ) {
-        let fits = self.chunk_of(call, "its destination", dst, rank) & self.chunk_of(call, "its source", src, rank);
+        let fits =
+            self.chunk_of(call, (0, "its destination"), dst, rank) & self.chunk_of(call, (1, "its source"), src, rank);
         if !fits || !self.same_size(call, dst, src) {
             return;
         }
@@ -98,8 +99,8 @@ impl Recorder {
             );
             return;
         }
-        let fits = self.chunk_of(what.call, "its destination", dst, dst_rank)
-            & self.chunk_of(what.call, "its source", src, src_rank);
+        let fits = self.chunk_of(what.call, (0, "its destination"), dst, dst_rank)
+            & self.chunk_of(what.call, (1, "its source"), src, src_rank);
         if !fits || !self.same_size(what.call, dst, src) {
             return;
         }

@@ -57,7 +57,7 @@ impl Recorder {
             return;
         };
         let (rank, acc) = (recorded.rank, recorded.op.srcs[0]);
-        if !self.chunk_of("reduce … to", "its destination", dst, rank) {
+        if !self.chunk_of("reduce … to", (0, "its destination"), dst, rank) {
             return;
         }
         if acc.size != dst.size {
@@ -86,9 +86,10 @@ impl Recorder {
             );
             return false;
         }
-        let mut fit = self.chunk_of(call, "its accumulator", acc, acc_rank);
+        let mut fit = self.chunk_of(call, (0, "its accumulator"), acc, acc_rank);
         for &other in others {
-            fit = self.chunk_of(call, "its operand", other, others_rank) && fit && self.same_size(call, acc, other);
+            fit =
+                self.chunk_of(call, (1, "its operand"), other, others_rank) && fit && self.same_size(call, acc, other);
         }
         fit
     }

@@ -38,7 +38,7 @@ impl Recorder {
         block: i128,
     ) -> OpsValue {
         let call = "reduce";
-        let Some((rank, window)) = self.window(call, switch, range, dst) else {
+        let Some((rank, window)) = self.window(call, switch, range, (0, dst)) else {
             return NOTHING;
         };
         let mut op = self.switch_op(OpKind::SwitchReduce, window);
@@ -88,7 +88,7 @@ impl Recorder {
         src: ChunkValue,
         block: i128,
     ) {
-        let Some((rank, window)) = self.window(call, switch, range, src) else {
+        let Some((rank, window)) = self.window(call, switch, range, (1, src)) else {
             return;
         };
         let mut op = self.switch_op(kind, window);
@@ -113,10 +113,10 @@ impl Recorder {
         call: &str,
         switch: SwitchValue,
         range: RangeValue,
-        local: ChunkValue,
+        (position, local): (usize, ChunkValue),
     ) -> Option<(u32, Operand)> {
         let rank = switch.member.filter(|&rank| rank != POISON)?;
-        if !self.chunk_of(call, "its local chunk", local, rank) {
+        if !self.chunk_of(call, (position, "its local chunk"), local, rank) {
             return None;
         }
         let known = self.switches.get(switch.channel as usize)?;

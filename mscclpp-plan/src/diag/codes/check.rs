@@ -566,4 +566,33 @@ Right: add, and divide where the result is used.
 ```rust
         rank.reduce(first, second, 0).to(rank.output().chunk(0));
 ```"#;
+    RedundantTransfer = "M0229" "redundant-transfer": "a transfer changes the data at its destination",
+        r#"A transfer of data that its destination holds already has no effect and takes time, most of all over a network. This is a warning; disable it with `allow(redundant_transfer)`.
+
+Wrong: the last step sends every rank its own chunk.
+
+```rust
+#[collective(AllGather, ranks = 3, in_place)]
+fn ring(p: &Program) {
+    let n = p.num_ranks();
+    for rank in p.ranks() {
+        let next = rank.memory_channel((rank.id() + 1) % n);
+        let previous = rank.memory_channel((rank.id() + n - 1) % n);
+        previous.signal(0).relaxed();
+        next.wait(0).relaxed().sync(BlockSync::After);
+        for step in 0..n { // wrong
+            let chunk = (rank.id() + n - step) % n;
+            next.put(next.peer().output().chunk(chunk), rank.output().chunk(chunk), 0);
+            next.signal(0);
+            previous.wait(0);
+        }
+    }
+}
+```
+
+Right:
+
+```rust
+        for step in 0..n - 1 {
+```"#;
 }

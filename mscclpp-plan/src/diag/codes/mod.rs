@@ -104,6 +104,7 @@ variants! {
     NoPostcondition,
     ShortChunk,
     MixedAverage,
+    RedundantTransfer,
     // format
     NotJson,
     MissingKey,
