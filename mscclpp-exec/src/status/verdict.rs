@@ -203,7 +203,16 @@ mod tests {
         let call = |number| ReportedCall { number, id: 7, name: name(), at: at(), ..Default::default() };
         let waited = if waiting == 0 { Duration::ZERO } else { TWO_SECONDS };
         let calls = (1..=number).map(call).collect();
-        CallReport { members: Vec::new(), number, returned, waiting, since: TWO_SECONDS, waited, calls }
+        CallReport {
+            members: Vec::new(),
+            number,
+            returned,
+            waiting,
+            since: TWO_SECONDS,
+            waited,
+            calls,
+            ..CallReport::default()
+        }
     }
 
     fn status(

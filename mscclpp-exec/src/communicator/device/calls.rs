@@ -214,7 +214,7 @@ impl OnStream<'_> {
         self.communicator.record(&mut calls, Some(request), |calls| {
             // The first call connects the ranks.
             let is_first = calls.devices.connection.is_none();
-            let _part = is_first.then(|| enter_call(|| self.communicator.describe(&request)));
+            let _part = is_first.then(|| enter_call(1, || self.communicator.describe(&request)));
             let (connection, call) = self.begin(calls, place)?;
             connection.serve(&call, request, memory)
         })

@@ -38,6 +38,11 @@ impl PreparedPlan {
         self.context.abort();
     }
 
+    /// Returns whether an abort of the pending launches was requested.
+    pub(crate) fn is_abort_requested(&self) -> bool {
+        self.context.is_abort_requested()
+    }
+
     /// Returns whether a launch aborted.
     pub(crate) fn has_aborted(&self) -> bool {
         self.context.has_aborted()

@@ -156,6 +156,11 @@ impl PreparedPlan {
         Executor { inner: Arc::clone(&self.world) }
     }
 
+    /// Returns how long an operation of the following launches waits.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.parts.first().map_or(0, |part| part.launch.timeout_ns))
+    }
+
     /// Sets how long an operation of the following launches waits.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.parts.iter_mut().for_each(|part| part.launch.timeout_ns = nanoseconds(timeout));

@@ -12,6 +12,8 @@ mod wait;
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 
+#[cfg(feature = "cuda")]
+pub(super) use self::cause::arrival_time;
 pub(super) use self::connect::lost_descriptor;
 pub(crate) use self::history::CallHistory;
 #[cfg(feature = "cuda")]
