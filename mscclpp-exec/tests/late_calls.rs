@@ -72,7 +72,7 @@ fn late_first_transfer_is_that_of_the_program() {
         &texts[0],
         &[
             "recv of rank 0 with rank 1",
-            "did not enter transfer of 4 u8 from rank 1 at mscclpp-exec/tests/late_calls.rs:",
+            "did not enter transfer of 4 u8 from rank 1 (call 1) at mscclpp-exec/tests/late_calls.rs:",
         ],
     );
 }
