@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use mscclpp_core::export::for_reference;
+use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::diff::diff;
 use mscclpp_core::plan::json::{ReadOptions, Style, read, read_rank, write};
-use mscclpp_core::plan::{Plan, raw::RankPlan};
+use mscclpp_core::plan::raw::RankPlan;
 use serde_json::Value;
 
 /// File name, text and index entry of every reference plan.

@@ -7,7 +7,8 @@ use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::{Plan, raw::PlanTree};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 

@@ -11,6 +11,7 @@ use if_addrs::Interface;
 
 use super::acceptor::extend_backlog;
 use super::error::{Error, shortened};
+use crate::descriptors;
 use crate::timeout::ActiveTimeout;
 
 /// Maximum time to resolve a host name: clusters register names and start processes at the same time.
@@ -95,6 +96,7 @@ impl Address {
         port_timeout: Duration,
         several_hosts: bool,
     ) -> Result<TcpListener, Error> {
+        descriptors::open_standard();
         let mut addresses = self.resolve(resolve_timeout)?;
         let unspecified_ip = unspecified_ip(&addresses);
         if let Some(interface) = &self.interface {

@@ -204,7 +204,7 @@ impl Bootstrap {
         mut take: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, Error> {
         self.check_process()?;
-        let call = || place::call().map_or_else(&call, |part_of| format!("answer in {part_of}"));
+        let call = || place::numbered_call().map_or_else(&call, |part_of| format!("answer in {part_of}"));
         let who = Box::new(self.rank_info(peer)?.clone());
         let waited = self.timeout();
         let world_rank = self.group[self.rank as usize];
@@ -249,7 +249,7 @@ impl Bootstrap {
         *next += 1;
         let whole = self.group.len() == self.world.len() && self.context == 0;
         let group = if whole { Vec::new() } else { self.group.to_vec() };
-        let (context, place, part_of) = (self.context, place::text(place), place::call());
+        let (context, place, part_of) = (self.context, place::text(place), place::numbered_call());
         let (timeout, bytes) = (self.timeout(), ByteBuf::from(bytes));
         self.link.post(Frame::EnterCollective { context, sequence, call, part_of, place, group, timeout, bytes })?;
         let key = (context, sequence);

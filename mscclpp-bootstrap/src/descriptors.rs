@@ -1,10 +1,14 @@
 //! How many file descriptors this process can still open, and what an error that there are none is about.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, IntoRawFd};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+
+/// The last of the standard descriptors.
+const STANDARD_ERROR: i32 = 2;
 
 /// A limit of open files that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +56,18 @@ pub(crate) fn free() -> usize {
         // A system that does not list them.
         Err(error) if error.kind() == ErrorKind::NotFound => limit / 2,
         Err(_) => 0,
+    }
+}
+
+/// Opens `/dev/null` in place of closed standard descriptors, as each Rust program does at its start: what a program in another language
+/// prints would get into a connection that has taken the number.
+pub(crate) fn open_standard() {
+    while let Ok(file) = File::options().read(true).write(true).open("/dev/null") {
+        if file.as_raw_fd() > STANDARD_ERROR {
+            return;
+        }
+        // It stays open.
+        let _ = file.into_raw_fd();
     }
 }
 

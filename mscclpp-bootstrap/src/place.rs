@@ -7,7 +7,9 @@ use std::panic::Location;
 thread_local! {
     static CURRENT: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
     static NAME: Cell<Option<&'static str>> = const { Cell::new(None) };
-    static CALL: RefCell<Option<String>> = const { RefCell::new(None) };
+    static CALL: RefCell<Option<(String, u64)>> = const { RefCell::new(None) };
+    /// Whether there is a call, without a borrow.
+    static IS_PART: Cell<bool> = const { Cell::new(false) };
 }
 
 /// While this exists, calls of its thread count as made at its location.
@@ -71,22 +73,35 @@ impl Drop for Part {
     fn drop(&mut self) {
         if self.is_outermost {
             CALL.take();
+            IS_PART.set(false);
         }
     }
 }
 
-/// Lets messages name `call` in place of this thread's calls, unless they already name another one.
-pub fn enter_call(call: impl FnOnce() -> String) -> Part {
-    let is_outermost = CALL.with_borrow(Option::is_none);
+/// Lets messages name `call`, the program's call with a number, in place of this thread's calls, unless they already name another one.
+pub fn enter_call(number: u64, call: impl FnOnce() -> String) -> Part {
+    let is_outermost = !is_part();
     if is_outermost {
-        CALL.set(Some(call()));
+        CALL.set(Some((call(), number)));
+        IS_PART.set(true);
     }
     Part { is_outermost }
 }
 
+/// Returns whether this thread's calls are parts of a call of the program that is named.
+#[inline]
+pub fn is_part() -> bool {
+    IS_PART.get()
+}
+
 /// Returns the call of the program of which this thread's calls are parts, if there is one.
 pub fn call() -> Option<String> {
-    CALL.with_borrow(Clone::clone)
+    CALL.with_borrow(|call| call.as_ref().map(|(call, _)| call.clone()))
+}
+
+/// Returns that call with its number.
+pub fn numbered_call() -> Option<String> {
+    CALL.with_borrow(|call| call.as_ref().map(|(call, number)| format!("{call} (call {number})")))
 }
 
 #[cfg(test)]
@@ -96,12 +111,12 @@ mod tests {
     #[test]
     fn outermost_call_is_named_until_it_ends() {
         assert_eq!(call(), None);
-        let outer = enter_call(|| "outer".into());
-        let inner = enter_call(|| unreachable!("it is not needed"));
+        let outer = enter_call(3, || "outer".into());
+        let inner = enter_call(1, || unreachable!("it is not needed"));
         assert_eq!(call().as_deref(), Some("outer"));
         drop(inner);
-        assert_eq!(call().as_deref(), Some("outer"));
+        assert_eq!((call().as_deref(), numbered_call().as_deref()), (Some("outer"), Some("outer (call 3)")));
         drop(outer);
-        assert_eq!(call(), None);
+        assert!(call().is_none() && !is_part());
     }
 }

@@ -23,6 +23,7 @@ use super::protocol::{Nonce, Purpose};
 use super::rank_info::RankInfo;
 use super::root::Root;
 use super::secret::{self, Secret};
+use crate::descriptors;
 use crate::timeout::ActiveTimeout;
 
 /// How much longer than rank 0 the other ranks wait for its report.
@@ -116,6 +117,7 @@ pub(super) fn join(
     listen: Option<IpAddr>,
     generation: Option<u32>,
 ) -> Result<Bootstrap, Error> {
+    descriptors::open_standard();
     let options = options.bounded();
     let mut timeout = ActiveTimeout::new(options.rendezvous_timeout);
     let purpose = Purpose::Join { rank, ranks, generation };

@@ -12,6 +12,7 @@ use super::interfaces;
 use super::options::Options;
 use super::secret::Secret;
 use super::tcp;
+use crate::descriptors;
 
 /// First part of the text: name and version of the format.
 const PREFIX: &str = "mscclpp1";
@@ -53,6 +54,7 @@ impl RootListener {
             let bind = || Error::Bind { address: ip.to_string(), reason: error.to_string() };
             Error::of_system_or(format!("rank 0 cannot listen on {ip}"), &error, bind)
         };
+        descriptors::open_standard();
         let listener = TcpListener::bind((ip, 0)).map_err(bind)?;
         extend_backlog(&listener).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-const ERROR: Style = AnsiColor::Red.on_default().bold();
+/// Style of what begins an error.
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Returns standard output. Colors are stripped unless it is a terminal.

@@ -1,10 +1,13 @@
 //! `bench`, `tune` and `select`: on ranks of this process, of our launcher, and of others'.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{BINARY, mscclpp};
 use crate::port::Port;
+use mscclpp_communicator::tune::TuningTable;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -185,6 +188,21 @@ fn a_table_is_written_and_followed() {
     std::fs::write(&path, "format = 1\nmachine = 3\n").expect("it can be written");
     let run = mscclpp(words(&format!("select all_reduce --table {file}"))).ends_with(2);
     assert!(run.stderr.contains(&format!("{file}:2:11: ")), "{}", run.stderr);
+}
+
+#[test]
+fn interrupted_measurement_leaves_the_table_of_what_was_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("part.toml");
+    let line = format!("tune send_recv --ranks 2 -b 1K -e 256M -o {}", file.display());
+    let mut tuning = Command::new(BINARY).args(words(&line)).stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let mut lines = BufReader::new(tuning.stdout.take().expect("a pipe")).lines();
+    (0..2).for_each(|_| _ = lines.next().expect("a line").expect("text"));
+    let pid = Pid::from_raw(tuning.id().cast_signed()).expect("a process id");
+    kill_process(pid, Signal::INT).expect("it runs");
+    assert!(!tuning.wait().expect("it ends").success());
+    let table = TuningTable::load(file).expect("a table");
+    assert!((1..10).contains(&table.entries.len()), "{}", table.entries.len());
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 use crate::common::outside::swap;
 use crate::common::plans::{across_nodes, stalling, text, unverified};
 use crate::common::{mscclpp, outside};
-use mscclpp_core::plan::{Plan, raw::PlanTree};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::PlanTree;
 use tempfile::TempDir;
 
 /// A crate outside of the workspace.

@@ -1,7 +1,7 @@
 //! `mscclpp check`.
 
 use crate::common::plans::{across_nodes, good, relaxed_close, stalling, text};
-use crate::common::{mscclpp, mscclpp_reading};
+use crate::common::{BINARY, mscclpp, mscclpp_reading};
 
 #[test]
 fn every_algorithm_is_accepted_in_every_form_it_has() {
@@ -33,6 +33,23 @@ fn findings_end_with_1_and_have_code_place_and_help() {
     for key in ["message", "rule", "help"] {
         assert!(finding[key].is_string(), "{key}: {finding}");
     }
+}
+
+#[test]
+fn findings_are_colored_on_a_terminal() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), text(&stalling())).expect("it can be written");
+    let stdout = |variables: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(BINARY);
+        let output = command.arg("check").arg(file.path()).envs(variables.iter().copied()).output();
+        String::from_utf8(output.expect("the binary starts").stdout).expect("UTF-8")
+    };
+    // As on a terminal.
+    let colored = stdout(&[("CLICOLOR_FORCE", "1")]);
+    assert!(colored.contains("\u{1b}[1m\u{1b}[31merror\u{1b}[0m: "), "{colored:?}");
+    assert!(
+        !stdout(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains('\u{1b}') && !stdout(&[]).contains('\u{1b}')
+    );
 }
 
 #[test]

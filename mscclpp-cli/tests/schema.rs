@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crate::common::mscclpp;
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::{json, raw::OpKind};
+use mscclpp_core::plan::json;
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_core::types::ReduceOp;
 use serde_json::{Map, Value};
 

@@ -43,9 +43,13 @@ fn check(text: &str, parts: &[&str]) {
 fn late_first_call_is_that_of_the_program() {
     let here = " at mscclpp-exec/tests/late_calls.rs:";
     let all_reduce = |comm: &Communicator| comm.all_reduce_in_place(&mut [1_u32; 3], ReduceOp::Sum);
-    check(&error(false, all_reduce), &["did not enter allreduce of 12 bytes u32", here]);
-    check(&error(false, |comm| comm.barrier()), &["did not enter barrier", here]);
-    check(&error(false, |comm| comm.alloc::<u8>(1).map(drop)), &["did not enter alloc", here]);
+    check(&error(false, all_reduce), &["did not enter allreduce of 12 bytes u32", "(call 1)", here]);
+    check(&error(false, |comm| comm.barrier()), &["did not enter barrier (call 1)", here]);
+    let gather = |comm: &Communicator| comm.gather(&[1_u8; 3], &mut [0; 6], 0);
+    check(&error(false, gather), &["did not enter gather of 3 u8 to rank 0 (call 1)", here]);
+    let all_to_all_v = |comm: &Communicator| comm.all_to_all_v(&[1_u8; 3], &[1, 2]).map(drop);
+    check(&error(false, all_to_all_v), &["did not enter all_to_all_v of u8 (call 1)", here]);
+    check(&error(false, |comm| comm.alloc::<u8>(1).map(drop)), &["did not enter alloc (call 1)", here]);
 }
 
 #[test]
@@ -69,7 +73,7 @@ fn late_first_transfer_is_that_of_the_program() {
         &texts[0],
         &[
             "recv of rank 0 with rank 1",
-            "did not enter transfer of 4 u8 from rank 1 at mscclpp-exec/tests/late_calls.rs:",
+            "did not enter transfer of 4 u8 from rank 1 (call 1) at mscclpp-exec/tests/late_calls.rs:",
         ],
     );
 }

@@ -19,16 +19,23 @@ pub struct CallReport {
     pub waiting: u64,
     /// Time since the last call started, or returned if it has.
     pub since: Duration,
+    /// Time since the last call started.
+    pub entered: Duration,
     /// Time for which it has waited in the current call.
     pub waited: Duration,
     /// The last calls.
     pub calls: Vec<ReportedCall>,
+    /// Number of the last call on devices, of which ranks compare calls separately, and the time since then.
+    pub device_call: u64,
+    pub since_device_call: Duration,
 }
 
 /// A call of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedCall {
     pub number: u64,
+    /// Number of the program's call that it is, or that it is a part of, such as the preparation of a plan.
+    pub program_number: u64,
     /// Equal on all ranks that make the same call.
     pub id: u64,
     /// What the id is of: it distinguishes calls of the same name, such as those with different plans.
@@ -41,7 +48,7 @@ pub struct ReportedCall {
 
 impl fmt::Display for ReportedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (call {})", self.name, self.number)?;
+        write!(f, "{} (call {})", self.name, self.program_number)?;
         self.at.as_ref().map_or(Ok(()), |at| write!(f, " at {at}"))
     }
 }
@@ -50,6 +57,16 @@ impl CallReport {
     /// Returns the call with a number.
     pub fn call(&self, number: u64) -> Option<&ReportedCall> {
         self.calls.iter().find(|call| call.number == number)
+    }
+
+    /// Removes call `number` from the report if it is the last one and started within the last `time`: a rank that came when another
+    /// one had waited for the timeout is late, although it has come and may even have done its part.
+    pub fn remove_call_entered_within(&mut self, time: Duration, number: u64) {
+        if self.number == number && self.entered < time {
+            self.number -= 1;
+            self.returned = self.returned.min(self.number);
+            self.waiting = 0;
+        }
     }
 
     /// Returns whether the rank is in a call.
@@ -105,6 +122,15 @@ pub fn call_text(reports: &[Option<CallReport>], number: u64) -> String {
     call.map_or_else(|| format!("call {number}"), ReportedCall::to_string)
 }
 
+/// Returns the text of the program's call before the one that call `number` is or is a part of, as any of the ranks has reported it.
+pub fn text_of_call_before(reports: &[Option<CallReport>], number: u64) -> Option<String> {
+    let before = |report: &CallReport| {
+        let of_program = report.call(number)?.program_number;
+        report.calls.iter().filter(|call| call.program_number < of_program).max_by_key(|call| call.number).cloned()
+    };
+    reports.iter().flatten().find_map(before).map(|call| call.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +153,14 @@ mod tests {
         let busy = Culprits::Busy { number: 3, ranks: vec![2], waiting: vec![0, 1] };
         assert_eq!(find(&[waits(), waits(), report(3, 2, 0)], 3), Some(busy));
         assert_eq!(find(&[waits(), waits()], 3), None);
+        // Rank 1 came after rank 0 had waited for the timeout, in one of the last 20 ms, and has returned.
+        let entered = |before, returned| {
+            Some(CallReport { entered: Duration::from_millis(before), ..report(3, returned, 3).unwrap() })
+        };
+        let mut reports = [entered(2000, 2), entered(10, 3), entered(1000, 2)];
+        reports.iter_mut().flatten().for_each(|report| report.remove_call_entered_within(Duration::from_millis(20), 3));
+        let missing = Culprits::Missing { number: 3, ranks: vec![1], waiting: vec![0, 2] };
+        assert_eq!(find(&reports, 3), Some(missing));
         let mut other = waits();
         other.as_mut().unwrap().calls[2].id = 8;
         assert_eq!(find(&[waits(), waits(), other], 3), Some(Culprits::Differs { number: 3, rank: 2 }));

@@ -26,6 +26,12 @@ impl Failure {
         Self::of_kind("invalid-input", operation, message)
     }
 
+    /// Returns this failure with an addition to its message.
+    pub(crate) fn with(mut self, addition: &str) -> Self {
+        self.0.message += addition;
+        self
+    }
+
     /// Returns a failure without a cause among the ranks.
     pub(crate) fn of_kind(kind: &'static str, operation: &str, message: String) -> Self {
         let message = format!("{operation}: {message}");

@@ -169,7 +169,7 @@ impl std::fmt::Debug for Error {
     /// The message, for those who return the error from `main` or unwrap it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Program(findings) => std::fmt::Display::fmt(findings, f),
+            Self::Program(findings) => std::fmt::Debug::fmt(findings, f),
             Self::Runtime(error) => std::fmt::Display::fmt(&error.diagnostic(), f),
             other => std::fmt::Display::fmt(other, f),
         }
@@ -218,5 +218,9 @@ mod tests {
         assert!(finding.contains("plan `ring` is for 8 ranks"), "{finding}");
         assert_eq!(format!("{:?}", Error::from(ranks())), finding);
         assert_eq!(format!("{:?}", ranks()), ranks().to_string());
+        // The program prints `Error: ` before it.
+        let findings = mscclpp_core::plan::Plan::load(b"{}").expect_err("no plan");
+        let text = format!("{:?}", Error::from(findings));
+        assert!(!text.starts_with("error") && text.contains("missing-key"), "{text}");
     }
 }

@@ -9,7 +9,8 @@ use mscclpp::runtime::{cpu, cuda, select, tune};
 use mscclpp::{algorithms, bootstrap};
 use mscclpp_core::compile;
 use mscclpp_core::dsl::registry;
-use mscclpp_core::lang::{self, ChannelType::Sm};
+use mscclpp_core::lang::ChannelType::Sm;
+use mscclpp_core::lang::{self};
 
 /// Names with an expression that compiles only if they exist.
 macro_rules! names {

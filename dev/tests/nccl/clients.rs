@@ -32,6 +32,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("graphs_and_calls_of_one_communicator_follow_one_another", || all_ok(&run("mixed_graphs", 2, &[], &[])?)),
         ("finalization_of_a_caller_that_does_not_wait_is_in_progress", || all_ok(&run("finalized", 2, &[], &[])?)),
         ("calls_without_elements_are_compared", || all_ok(&run("empty", 2, &[], &[("MSCCLPP_TIMEOUT", "20")])?)),
+        ("standard_descriptors_that_are_closed_become_no_connections", || all_ok(&run("closed", 2, &[], &[])?)),
         ("suspended_communicator_reports_its_memory_and_continues", suspended),
         ("copy_of_a_process_gets_codes", || all_ok(&run("copied", 2, &[], &[])?)),
         ("group_with_a_failed_division_makes_its_other_calls", || {

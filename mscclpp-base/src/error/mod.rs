@@ -274,7 +274,7 @@ pub enum Error {
     #[error(transparent)]
     NoDevice(#[from] CudaUnavailable),
     /// An operation that cannot be captured was requested while a stream is captured.
-    #[error("{what} while a stream is captured")]
+    #[error("{what} while a stream is captured; end the capture first, or make the call once before it")]
     Capturing {
         /// The requested operation, or the driver's call that failed for that reason.
         what: String,

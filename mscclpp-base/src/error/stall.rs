@@ -122,6 +122,12 @@ impl BlockedThreadBlock {
         path(self.rank, self.block, self.op, self.kind)
     }
 
+    /// Returns whether it waits for nothing any more: its rank has yet to run it.
+    #[cfg(feature = "process")]
+    pub fn is_ready(&self) -> bool {
+        matches!(&self.waits_for, WaitsFor::Peers { ranks } if ranks.is_empty())
+    }
+
     fn site(&self) -> Site {
         self.location.clone().map_or_else(|| Site::Path(self.path()), Site::Source)
     }

@@ -10,7 +10,8 @@ use mscclpp_core::check::limits::{DeviceProfile, check_limits};
 use mscclpp_core::check::{Checks, execution_trace};
 use mscclpp_core::diag::{Diagnostic, Diagnostics};
 use mscclpp_core::export::warnings_for_reference;
-use mscclpp_core::plan::{Format, raw::PlanTree};
+use mscclpp_core::plan::Format;
+use mscclpp_core::plan::raw::PlanTree;
 use serde_json::{Value, json};
 
 use super::executors::Executed;
@@ -18,7 +19,7 @@ use super::fuzz::Fuzzed;
 use crate::args::{CheckArgs, Level, SourceArgs};
 use crate::diagnostics::values;
 use crate::error::{Error, Result};
-use crate::output::{self, print, print_json, warn, write_file};
+use crate::output::{self, ERROR, print, print_json, warn, write_file};
 use crate::progress::Progress;
 use crate::table::Columns;
 use crate::{exit, source};
@@ -182,7 +183,8 @@ impl Verdict {
 
     /// Formats the findings as text, each followed by a blank line.
     fn text(&self) -> String {
-        self.findings.deduplicated(MOST).iter().map(|finding| format!("error: {finding}\n\n")).collect()
+        let text = |finding: &Diagnostic| format!("{ERROR}error{ERROR:#}: {finding}\n\n");
+        self.findings.deduplicated(MOST).iter().map(text).collect()
     }
 }
 

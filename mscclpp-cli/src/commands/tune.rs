@@ -1,9 +1,9 @@
 //! `mscclpp tune`: measures which algorithm is fastest, and writes a tuning table.
 
 use std::process::ExitCode;
-use std::sync::Mutex;
 
 use mscclpp_communicator::tune::{CandidateTime, Tuner, TuningEntry};
+use mscclpp_communicator::tune::{CandidateTime, Tuner, TuningEntry, TuningTable};
 use mscclpp_exec::cuda::Options;
 use mscclpp_select::Registry;
 
@@ -63,21 +63,18 @@ fn tune_ranks(args: &TuneArgs, tuner: &Tuner) -> Result<()> {
         // Input and output, and the buffers through which private memory is copied.
         require_memory(comm, || format!("a call of {largest} bytes per rank"), 4 * largest)?;
         let progress = talks.then(|| Progress::new(tuner.len() as u64));
-        let failed = Mutex::new(None);
-        let report = |entry: &TuningEntry| {
-            if let Some(progress) = &progress {
-                progress.step();
-                if let Err(error) = progress.aside(|| print(line(entry))) {
-                    failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
-                }
+        let mut reported = Ok(());
+        let table = tuner.run(comm, |table| {
+            if let Some(progress) = &progress
+                && let Err(error) = report(args, progress, table)
+            {
+                reported = Err(error);
             }
-        };
-        let table = tuner.run(comm, report)?;
+        })?;
         if talks {
+            // First, so that a closed output does not lose what was measured.
             write_file(&args.output, table.text().as_bytes())?;
-            if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-                return Err(error);
-            }
+            reported?;
             drop(progress);
             let buffers = if args.registered { "registered" } else { "unregistered" };
             print(format_args!("{} entries for {buffers} buffers in {}", table.entries.len(), args.output.display()))?;
@@ -92,19 +89,23 @@ fn tune_devices(args: &TuneArgs, tuner: &Tuner, ranks: u32, gpus: u32) -> Result
     let executor = ranks_on_devices(ranks, gpus, Options::default())?;
     let registry = Registry::builtin();
     print(describe(&executor))?;
-    let (progress, mut failed) = (Progress::new(tuner.len() as u64), Ok(()));
-    let report = |entry: &TuningEntry| {
-        progress.step();
-        if let Err(error) = progress.aside(|| print(line(entry))) {
-            failed = Err(error);
+    let (progress, mut reported) = (Progress::new(tuner.len() as u64), Ok(()));
+    let table = tuner.run_on_devices(&executor, &registry, |table| {
+        if let Err(error) = report(args, &progress, table) {
+            reported = Err(error);
         }
-    };
-    let table = tuner.run_on_devices(&executor, &registry, report)?;
-    // First, so that a closed output does not lose what was measured.
+    })?;
     write_file(&args.output, table.text().as_bytes())?;
-    failed?;
+    reported?;
     drop(progress);
     print(format_args!("{} entries for devices in {}", table.entries.len(), args.output.display()))
+}
+
+/// Prints the last entry of a table, and writes the table so far, which remains if the command is interrupted.
+fn report(args: &TuneArgs, progress: &Progress, table: &TuningTable) -> Result<()> {
+    progress.step();
+    let printed = table.entries.last().map_or(Ok(()), |entry| progress.aside(|| print(line(entry))));
+    write_file(&args.output, table.text().as_bytes()).and(printed)
 }
 
 fn line(entry: &TuningEntry) -> String {

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use mscclpp_core::plan::{Plan, raw::PlanTree};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::PlanTree;
 
 use super::plans::{good, max};
 

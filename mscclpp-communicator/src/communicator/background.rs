@@ -13,10 +13,7 @@ use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::observed::Observed;
-use crate::{
-    flight_recorder::DumpSignal, flight_recorder::FOLDER_VARIABLE, flight_recorder::SIGNAL_VARIABLE,
-    flight_recorder::folder,
-};
+use crate::flight_recorder::{DumpSignal, FOLDER_VARIABLE, SIGNAL_VARIABLE, folder};
 
 /// The variable that names the file or folder for metrics.
 const METRICS_VARIABLE: &str = "MSCCLPP_METRICS";

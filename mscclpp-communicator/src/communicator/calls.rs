@@ -3,8 +3,6 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
-use mscclpp_bootstrap::place;
-
 use super::arguments::{Arguments, Lengths};
 use super::handle::Communicator;
 use super::serve::Typed;
@@ -154,7 +152,7 @@ impl Communicator {
             #[cfg(feature = "cuda")]
             calls.devices.post_of_host(None, place)?;
             let executor = {
-                let _part = place::enter_call(|| "barrier".to_owned());
+                let _part = self.enter_call(|| "barrier".to_owned());
                 self.connected()?
             };
             let of_calls = || self.inner.observed.counters.of_calls("barrier", "");

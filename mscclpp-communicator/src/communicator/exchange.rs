@@ -58,7 +58,7 @@ impl Communicator {
     #[track_caller]
     pub fn all_to_all_v<T: Element>(&self, input: &[T], counts: &[usize]) -> Result<AllToAllVOutput<T>, Error> {
         let _place = place::enter(Location::caller());
-        self.exchange(input, counts, None)
+        self.exchange_in_parts(input, counts, None)
     }
 
     /// Does what [`all_to_all_v`](Self::all_to_all_v) does, for ranks that know what others send: `expected[r]` elements of rank r.
@@ -76,7 +76,22 @@ impl Communicator {
         expected: &[usize],
     ) -> Result<AllToAllVOutput<T>, Error> {
         let _place = place::enter(Location::caller());
-        self.exchange(input, counts, Some(expected))
+        self.exchange_in_parts(input, counts, Some(expected))
+    }
+
+    /// Exchanges data by several calls, which are parts of this one.
+    #[track_caller]
+    fn exchange_in_parts<T: Element>(
+        &self,
+        input: &[T],
+        counts: &[usize],
+        expected: Option<&[usize]>,
+    ) -> Result<AllToAllVOutput<T>, Error> {
+        let part = self.enter_call(|| format!("{CALL} of {}", T::TYPE));
+        let exchanged = self.exchange(input, counts, expected);
+        drop(part);
+        self.count_call();
+        exchanged
     }
 
     #[track_caller]

@@ -69,7 +69,13 @@ impl Communicator {
     #[track_caller]
     fn named_barrier(&self, text: &str) -> Result<(), Error> {
         let mut calls = self.calls()?;
-        self.guard(&mut calls, |_| self.executor()?.named_barrier(text))
+        self.guard(&mut calls, |_| {
+            let executor = {
+                let _part = self.enter_call(|| text.to_owned());
+                self.connected()?
+            };
+            executor.named_barrier(text)
+        })
     }
 }
 

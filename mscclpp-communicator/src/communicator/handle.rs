@@ -249,8 +249,21 @@ impl Communicator {
     /// Returns the executor for a call, which messages name if it is the first one and connects the executor.
     #[track_caller]
     fn connected_for(&self, call: &str) -> Result<&Executor, Error> {
-        let _part = place::enter_call(|| call.to_owned());
+        let _part = self.enter_call(|| call.to_owned());
         self.connected()
+    }
+
+    /// Counts a call all of whose parts have ended.
+    pub(super) fn count_call(&self) {
+        if let Some(executor) = self.inner.executor.get() {
+            executor.history().count_program_call();
+        }
+    }
+
+    /// Lets messages name this call in place of those that are parts of it, until the result is dropped.
+    pub(super) fn enter_call(&self, call: impl FnOnce() -> String) -> place::Part {
+        let number = self.inner.executor.get().map_or(1, |executor| executor.history().next_program_number());
+        place::enter_call(number, call)
     }
 
     #[cold]

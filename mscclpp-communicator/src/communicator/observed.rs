@@ -4,11 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use mscclpp_bootstrap::{Bootstrap, Topic};
 
+use crate::flight_recorder::{Dump, RankRecord, Recorder, StateRecord};
+use crate::metrics::{Counters, Metrics};
 use crate::status::RankState;
-use crate::{
-    flight_recorder::Dump, flight_recorder::RankRecord, flight_recorder::Recorder, flight_recorder::StateRecord,
-};
-use crate::{metrics::Counters, metrics::Metrics};
 use mscclpp_exec::process::CallHistory;
 
 /// The parts of a communicator that any thread may read, also during a call.

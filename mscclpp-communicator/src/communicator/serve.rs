@@ -102,7 +102,7 @@ impl Communicator {
         let (forced, key) = (calls.forced.choice(), (calls.forced.variant(&request), request));
         let prepare = || {
             // What follows are calls of all ranks, which are parts of this one.
-            let _part = place::enter_call(|| self.describe(&request));
+            let _part = self.enter_call(|| self.describe(&request));
             let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank)?;
             let prepare = |plan| self.executor()?.prepare_as(&plan, request.message(), Some(&self.describe(&request)));
             let plan = plan.map(prepare).transpose()?.map(Box::new);

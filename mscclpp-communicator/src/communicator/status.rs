@@ -6,7 +6,7 @@ use mscclpp_bootstrap::Presence;
 
 use super::Communicator;
 use crate::metrics::Metrics;
-use crate::{status::CommunicatorStatus, status::Member, status::assemble};
+use crate::status::{CommunicatorStatus, Member, assemble};
 use mscclpp_base::error::Error;
 use mscclpp_exec::call_report::CallReport;
 

@@ -92,8 +92,8 @@ fn rank_status(rank: u32, member: &Member<'_>, reports: &[Option<CallReport>], p
         (_, Some(report), None) => (RankState::BetweenCalls, (report.number > 0).then_some(report.since)),
     };
     let last = report.and_then(|report| report.call(report.number));
-    let last =
-        last.map(|call| CallStatus { text: format!("{} (call {})", call.name, call.number), at: call.at.clone() });
+    let last = last
+        .map(|call| CallStatus { text: format!("{} (call {})", call.name, call.program_number), at: call.at.clone() });
     let waits_for = match (state, report, &entered) {
         (RankState::Waiting, Some(report), _) if report.waiting != 0 => awaited(rank, report.waiting, reports),
         (RankState::Waiting, _, Some((call, _))) => call.missing.clone(),

@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 pub(crate) use self::assemble::{Member, assemble};
 pub use self::verdict::{Finding, Verdict};
 use crate::flight_recorder::Dump;
-use crate::{metrics::JobMetrics, metrics::job_metrics};
+use crate::metrics::{JobMetrics, job_metrics};
 use mscclpp_base::error::Error;
 
 /// State of the ranks of a communicator at one time.

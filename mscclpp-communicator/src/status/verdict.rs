@@ -193,7 +193,7 @@ mod tests {
     use mscclpp_bootstrap::{Presence, RankInfo};
 
     use super::*;
-    use crate::{status::CommunicatorStatus, status::Member, status::assemble};
+    use crate::status::{CommunicatorStatus, Member, assemble};
     use mscclpp_exec::call_report::ReportedCall;
 
     const TWO_SECONDS: Duration = Duration::from_secs(2);
@@ -203,7 +203,16 @@ mod tests {
         let call = |number| ReportedCall { number, id: 7, name: name(), at: at(), ..Default::default() };
         let waited = if waiting == 0 { Duration::ZERO } else { TWO_SECONDS };
         let calls = (1..=number).map(call).collect();
-        CallReport { members: Vec::new(), number, returned, waiting, since: TWO_SECONDS, waited, calls }
+        CallReport {
+            members: Vec::new(),
+            number,
+            returned,
+            waiting,
+            since: TWO_SECONDS,
+            waited,
+            calls,
+            ..CallReport::default()
+        }
     }
 
     fn status(

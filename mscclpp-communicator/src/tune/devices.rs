@@ -14,8 +14,7 @@ const FIRST_LAUNCHES: u32 = 10;
 
 impl Tuner {
     /// Measures all candidates on the devices of an executor whose ranks are all in this process, and returns a table of the
-    /// fastest. Launches are timed in graphs, by the devices' clocks. `report` is called for every entry, as soon as it is
-    /// measured.
+    /// fastest. Launches are timed in graphs, by the devices' clocks. `report` is called after every entry, with the table so far.
     ///
     /// Candidates that cannot be prepared for a size are skipped, and so are those with wrong results, with a warning. On devices
     /// an entry applies to calls on any memory, whatever [`registered`](Self::registered) says.
@@ -26,7 +25,7 @@ impl Tuner {
         &self,
         executor: &Executor,
         registry: &Registry,
-        mut report: impl FnMut(&TuningEntry),
+        mut report: impl FnMut(&TuningTable),
     ) -> Result<TuningTable, Error> {
         executor.check_local()?;
         let ranks = executor.num_ranks();
@@ -42,8 +41,8 @@ impl Tuner {
         let mut table = TuningTable::new(machine(executor));
         for request in self.requests(of) {
             if let Some(entry) = self.tune_on_devices(executor, registry, &request)? {
-                report(&entry);
                 table.entries.push(entry);
+                report(&table);
             }
         }
         Ok(table)

@@ -61,14 +61,14 @@ impl Default for Tuner {
 
 impl Tuner {
     /// Measures all candidates, and returns a table of the fastest. A collective call of all ranks, which all return
-    /// the same table. `report` is called for every entry, as soon as it is measured.
+    /// the same table. `report` is called after every entry, with the table so far.
     ///
     /// Times are averaged over the ranks, and rank 0 decides. Candidates that cannot be prepared for a size are
     /// skipped, and so are those with wrong results, with a warning.
     ///
     /// # Errors
     /// Those of the calls. The communicator's registry does not change.
-    pub fn run(&self, comm: &Communicator, mut report: impl FnMut(&TuningEntry)) -> Result<TuningTable, Error> {
+    pub fn run(&self, comm: &Communicator, mut report: impl FnMut(&TuningTable)) -> Result<TuningTable, Error> {
         let mut table = TuningTable::new(self.machine(comm)?);
         let of = |collective, bytes| Request {
             registered: self.registered,
@@ -76,8 +76,8 @@ impl Tuner {
         };
         for request in self.requests(of) {
             if let Some(entry) = self.tune(comm, &request)? {
-                report(&entry);
                 table.entries.push(entry);
+                report(&table);
             }
         }
         Ok(table)

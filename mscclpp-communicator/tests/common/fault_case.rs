@@ -68,7 +68,7 @@ pub(crate) struct Case {
     /// The call with the fault.
     call: &'static str,
     /// Calls of all ranks before that one.
-    before: u64,
+    pub before: u64,
     /// Elements per rank.
     part: usize,
     /// How long after the beginning of the call a rank ends or is suspended.
@@ -132,6 +132,16 @@ impl Case {
             }
         }
         None
+    }
+
+    /// Checks the text of a root cause: it has no place within this library, and the call of a late rank has the number and the place
+    /// that it has in the program.
+    pub(crate) fn check_text(&self, text: &str) {
+        assert!(!text.contains("/src/"), "{self:?}: expected places of the program in: {text}");
+        let is_late = self.fault == Fault::Late;
+        let call = format!("(call {}) at mscclpp-exec/tests/", self.before + 1);
+        let is_right = text.contains(&call) && text.contains("/common/fault_case.rs:");
+        assert!(!is_late || is_right, "{self:?}: expected `{call}` in: {text}");
     }
 
     fn make<T>(&self, comm: &Communicator, call: &str, part: usize, root: u32) -> Result<(), Error>

@@ -61,6 +61,7 @@ pub(crate) fn same_root_cause(mut round: Round) {
     let expected = format!("root cause rank {}: ", case.victim);
     for (who, said) in &outcomes {
         assert!(said.starts_with(&expected), "{case:?}, {who}: {said}");
+        case.check_text(said);
         // A rank that was suspended learns that the others continued without it.
         let excluded = case.fault == Fault::Stops && who == &format!("rank {}", case.victim);
         assert!(

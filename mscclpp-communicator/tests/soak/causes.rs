@@ -52,6 +52,7 @@ fn check(seed: u64) {
             Some(error) => {
                 let cause = error.root_cause().unwrap_or_else(|| panic!("{}, rank {rank}: {error}", context()));
                 assert_eq!(cause.rank, case.victim, "{}, rank {rank}: {error}", context());
+                case.check_text(&cause.to_string());
                 causes.push((rank, cause));
             }
         }

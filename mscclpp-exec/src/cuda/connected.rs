@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
+use mscclpp_bootstrap as bootstrap;
 use serde::{Deserialize, Serialize};
 
 use super::buffers::{DeviceBuffer, DeviceSlice};
@@ -78,6 +80,11 @@ impl Executor {
     #[doc(hidden)]
     pub fn share_call_ring(&self) -> Result<CallRing, Error> {
         self.group()?.session()?.share_call_ring()
+    }
+
+    /// Returns the error of the ranks for which this one has waited for `timeout` in vain, if its calls tell them.
+    pub(crate) fn find_late_ranks(&self, ring: &CallRing, timeout: Duration) -> Option<bootstrap::Error> {
+        self.group().ok()?.session().ok()?.find_ranks_late_on_devices(ring, timeout)
     }
 
     /// Exchanges a value of every rank. A call of all ranks; `text` describes it.

@@ -10,12 +10,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
+use std::time::Duration;
 
 use mscclpp_bootstrap as bootstrap;
 use mscclpp_bootstrap::odd_one_out;
 
 use super::plan_memory::{Parts, PlanMemory};
-use super::session::{CAUSE_GRACE_PERIOD, Session, fnv};
+use super::session::{CAUSE_GRACE_PERIOD, CallHistory, Session, arrival_time, fnv};
+use crate::call_report::CallReport;
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::SharedCacheLines;
 
@@ -76,6 +78,8 @@ pub struct CallRing {
     /// Keeps the memory of the rings from being used otherwise.
     _memory: Option<Arc<PlanMemory>>,
     own_local_rank: usize,
+    /// The last calls of this rank, which it reports.
+    history: Arc<CallHistory>,
     /// Number of this rank's last call.
     number: u64,
     /// Hashes of all calls up to each of this rank's last ones.
@@ -97,15 +101,18 @@ impl Session {
         let memory = self.allocate(bytes, Parts::All, "call ring", "a call ring", true)?;
         let ring = |(local_rank, &rank): (usize, &u32)| (rank, memory.lines(local_rank));
         let rings = self.locals.iter().enumerate().map(ring).collect();
-        Ok(CallRing { _memory: Some(Arc::clone(&memory)), ..CallRing::new(rings, self.own_local_rank) })
+        Ok(CallRing {
+            _memory: Some(Arc::clone(&memory)),
+            ..CallRing::new(rings, self.own_local_rank, Arc::clone(&self.history))
+        })
     }
 }
 
 impl CallRing {
-    fn new(rings: Vec<(u32, SharedCacheLines)>, own_local_rank: usize) -> Self {
+    fn new(rings: Vec<(u32, SharedCacheLines)>, own_local_rank: usize, history: Arc<CallHistory>) -> Self {
         let compared = vec![0; rings.len()];
         let (chains, texts) = (vec![0; CHAINS as usize], vec![0; RING as usize]);
-        Self { rings, _memory: None, own_local_rank, number: 0, chains, texts, compared }
+        Self { rings, _memory: None, own_local_rank, history, number: 0, chains, texts, compared }
     }
 
     /// Records that this rank makes a call.
@@ -124,6 +131,46 @@ impl CallRing {
         own.at(0).store(self.number, Release);
         // Of two ranks that post at the same time at least one then sees the other one's call.
         fence(SeqCst);
+        self.history.begin_on_devices(self.number);
+    }
+
+    /// Returns the number of this rank's last call.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns the error of the ranks, of all nodes, for which this rank has waited for `timeout` in vain: they have not made one of its
+    /// calls, or made the last one that much later than this rank. `reports`: those of all ranks, without those that did not answer.
+    #[cold]
+    pub(super) fn find_late_ranks(
+        &self,
+        bootstrap: &bootstrap::Bootstrap,
+        reports: &[Option<CallReport>],
+        timeout: Duration,
+    ) -> Option<bootstrap::Error> {
+        let reports = || (0_u32..).zip(reports).filter_map(|(rank, report)| Some((rank, report.as_ref()?)));
+        let ranks = |condition: &dyn Fn(&CallReport) -> bool| -> Vec<u32> {
+            reports().filter(|(_, report)| condition(report)).map(|(rank, _)| rank).collect()
+        };
+        let (_, own) = reports().find(|(rank, _)| *rank == bootstrap.rank())?;
+        let slowest = reports().map(|(_, report)| report.device_call).min()?.min(self.number);
+        let (number, missing) = if slowest < self.number {
+            (slowest + 1, ranks(&|report| report.device_call == slowest))
+        } else {
+            let is_late = |report: &CallReport| {
+                report.since_device_call + timeout <= own.since_device_call + arrival_time(timeout)
+            };
+            (self.number, ranks(&|report| report.device_call == self.number && is_late(report)))
+        };
+        let waiting = ranks(&|report| report.device_call >= number);
+        let waiting = waiting.into_iter().filter(|rank| !missing.contains(rank)).collect();
+        (!missing.is_empty()).then(|| bootstrap::Error::CollectiveTimeout {
+            call: self.describe(self.own_local_rank, number),
+            missing: missing.into_iter().map(|rank| bootstrap.member(rank)).collect(),
+            waiting,
+            waited: timeout,
+            last_call: (number > 1).then(|| self.describe(self.own_local_rank, number - 1)),
+        })
     }
 
     /// Compares the calls that this rank and its peers have made so far.
@@ -273,7 +320,7 @@ mod tests {
             (rank, SharedCacheLines::new(Arc::new(segment), 0..SharedCacheLines::bytes(LINES)))
         };
         let all: Vec<_> = (0..count).map(lines).collect();
-        let ring = |own| CallRing::new(all.clone(), own as usize);
+        let ring = |own| CallRing::new(all.clone(), own as usize, Arc::default());
         ((0..count).map(ring).collect(), Bootstrap::local(count).expect("ranks"))
     }
 
@@ -310,6 +357,27 @@ mod tests {
         assert!(first_call.starts_with("a reduction (call 18) at ") && first_call.contains("call_ring.rs"), "{found}");
         assert!(second_call.starts_with("a gather (call 18) at "), "{found}");
         assert_eq!(rings[0].compare(&ranks[0]), Err(found));
+    }
+
+    #[test]
+    fn rank_that_has_not_made_a_call_or_made_it_after_the_timeout_is_late() {
+        let (mut rings, ranks) = rings(3);
+        ["a reduction", "a gather"].into_iter().for_each(|call| rings[0].post(&text(call)));
+        let report = |device_call, since| {
+            let since_device_call = Duration::from_millis(since);
+            Some(CallReport { device_call, since_device_call, ..CallReport::default() })
+        };
+        let find =
+            |reports: [Option<CallReport>; 3]| rings[0].find_late_ranks(&ranks[0], &reports, Duration::from_secs(7));
+        let found = find([report(2, 7100), report(1, 9000), report(2, 100)]).expect("rank 1 is late").to_string();
+        let parts = [
+            "a gather (call 2) at ",
+            "within 7.0 s; ranks 0 and 2 waited for it; the last call before is a reduction (call 1) at ",
+        ];
+        assert!(found.starts_with("rank 1 (") && parts.iter().all(|part| found.contains(part)), "{found}");
+        assert_eq!(find([report(2, 7100), report(2, 1000), report(3, 50)]), None);
+        let late = find([report(2, 7100), report(2, 7050), report(2, 50)]).expect("rank 2 was late");
+        assert_eq!(late.root_cause().map(|cause| cause.rank), Some(2), "{late}");
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use super::calls::BufferArgs;
 use super::plan::PlanState;
 use super::session::{Backoff, PARK_INTERVAL, Session};
-use mscclpp_base::error::Error;
+use mscclpp_base::error::{BlockedThreadBlock, Error};
 use mscclpp_base::interpret::{AgentState, Launch, Params, Progress, SLICES, Space, Worker};
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
 use mscclpp_base::shm::Views;
 use mscclpp_bootstrap::ActiveTimeout;
+use std::time::Instant;
 
 /// State of a running launch.
 pub(super) struct LaunchLoop<'d> {
@@ -70,7 +71,8 @@ const MAX_LATE_PARKS: u32 = 100;
 struct Idle {
     backoff: Backoff,
     timeout: Option<ActiveTimeout>,
-    /// Park intervals after the timeout.
+    /// When the timeout was found to be over, and park intervals since then.
+    expired: Option<Instant>,
     late: u32,
 }
 
@@ -365,11 +367,14 @@ impl LaunchLoop<'_> {
         self.session.abort_if_interrupted();
         let cause = self.session.find_cause();
         let is_late = cause.is_none() && left.is_zero();
-        if cause.is_some() || (is_late && (self.have_all_reported() || idle.late >= MAX_LATE_PARKS)) {
+        // Where no thread block may run, either no peer's buffer was accessed yet, or all accesses have finished.
+        let peer_buffers_blocked = !matches!(awaited, Awaited::Progress { peer_buffers_blocked: false });
+        if is_late {
+            idle.expired.get_or_insert_with(Instant::now);
+        }
+        if cause.is_some() || (is_late && (idle.late >= MAX_LATE_PARKS || self.is_stalled(peer_buffers_blocked))) {
             self.compare()?;
-            // Where no thread block may run, either no peer's buffer was accessed yet, or all accesses have finished.
-            let peer_buffers_blocked = !matches!(awaited, Awaited::Progress { peer_buffers_blocked: false });
-            return Err(self.interrupt(cause, timeout, peer_buffers_blocked));
+            return Err(self.interrupt(cause, timeout, idle.expired, peer_buffers_blocked));
         }
         idle.late += u32::from(is_late);
         let token = self.session.calls.prepare_park();
@@ -395,6 +400,12 @@ impl LaunchLoop<'_> {
         for (agent, state) in self.context.agents.clone().zip(self.states.iter()) {
             self.context.write_position(agent, self.number, state);
         }
+    }
+
+    /// Returns whether no thread block of the node can make progress. One can whose last peer has just started the launch.
+    #[cold]
+    fn is_stalled(&mut self, peer_buffers_blocked: bool) -> bool {
+        self.have_all_reported() && !self.stall(peer_buffers_blocked).blocked.iter().any(BlockedThreadBlock::is_ready)
     }
 
     /// Returns whether all ranks of the node have started the launch, and have finished it or recorded their positions.

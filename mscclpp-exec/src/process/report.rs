@@ -1,6 +1,6 @@
 //! Reports a rank's aborted launch.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::launch_loop::{LaunchLoop, launch};
 use mscclpp_base::error::{Error, LaunchAborted, Stall};
@@ -9,17 +9,23 @@ use mscclpp_bootstrap as bootstrap;
 
 impl LaunchLoop<'_> {
     /// Aborts the launch for this rank and its peers, because of `cause` or, without one, because there was no progress for
-    /// `waited`. `peer_buffers_blocked`: whether operations that access peers' buffers are blocked.
+    /// `waited`. `expired`: when that was noticed. `peer_buffers_blocked`: whether operations that access peers' buffers are blocked.
     #[cold]
     pub(super) fn interrupt(
         &mut self,
         cause: Option<bootstrap::Error>,
         waited: Duration,
+        expired: Option<Instant>,
         peer_buffers_blocked: bool,
     ) -> Error {
         let stall = self.stall(peer_buffers_blocked);
-        let cause = cause.or_else(|| self.session.find_late_ranks(waited)).unwrap_or_else(|| {
-            // All ranks are in the launch: the plan is the cause.
+        let expired = expired.unwrap_or_else(Instant::now);
+        let cause = cause.or_else(|| self.session.find_late_ranks(waited, expired)).unwrap_or_else(|| {
+            // All ranks are in the launch: the plan is the cause, or a rank that does not run.
+            let ready = stall.blocked.iter().find(|blocked| blocked.is_ready() && blocked.rank != self.session.rank());
+            if let Some(blocked) = ready {
+                return self.session.no_progress(blocked.rank, waited);
+            }
             let rank = stall.blocked.first().map_or(self.session.rank(), |blocked| blocked.rank);
             self.session.stalled(rank, stall.to_string())
         });
@@ -55,7 +61,8 @@ impl LaunchLoop<'_> {
         Some(state)
     }
 
-    fn stall(&self, peer_buffers_blocked: bool) -> Stall {
+    /// Returns what the thread blocks of the node wait for.
+    pub(super) fn stall(&self, peer_buffers_blocked: bool) -> Stall {
         let (mut waiting, mut others) = (Vec::new(), Vec::new());
         let own = self.session.rank();
         let all = self.context.of_all_ranks();

@@ -8,7 +8,8 @@ mod sync;
 mod windows;
 
 use crate::common::{Case, schedules, world};
-use mscclpp_core::plan::{Plan, raw::PlanTree};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_exec::{Message, PacketType};
 
 /// Returns the peer of one of two ranks.

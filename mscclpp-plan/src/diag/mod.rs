@@ -111,9 +111,10 @@ pub struct Diagnostics {
 }
 
 impl fmt::Debug for Diagnostics {
-    /// Prints the findings as text, for a caller that returns them from `main` or unwraps them.
+    /// Prints the findings as text, for a caller that returns them from `main` or unwraps them. What is printed before says that it is
+    /// an error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        self.write(f, "")
     }
 }
 
@@ -225,15 +226,20 @@ impl From<Diagnostic> for Diagnostics {
     }
 }
 
-impl fmt::Display for Diagnostics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Diagnostics {
+    /// Writes the findings, the first of them after `before`.
+    fn write(&self, f: &mut fmt::Formatter<'_>, before: &str) -> fmt::Result {
         for (i, diagnostic) in self.deduplicated(5).iter().enumerate() {
-            if i > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "error: {diagnostic}")?;
+            let before = if i == 0 { before } else { "\nerror: " };
+            write!(f, "{before}{diagnostic}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "error: ")
     }
 }
 

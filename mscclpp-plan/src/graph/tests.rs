@@ -61,7 +61,7 @@ fn entities(text: &str) -> Result<(), String> {
 /// The plan of a program. The core uses another build of this crate, so the plan goes through a file.
 fn lowered(program: Program) -> PlanTree {
     let plan = lower(&program.finish().unwrap()).unwrap();
-    read(&mscclpp_plan::json::write(&plan, Default::default()), ReadOptions::default()).unwrap().0
+    read(&mscclpp_core::plan::json::write(&plan, Default::default()), ReadOptions::default()).unwrap().0
 }
 
 /// Every rank puts its chunk into every other one's output.

@@ -8,8 +8,7 @@ mod target;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mscclpp_bootstrap::{Address, Options, RootListener, Secret, UniqueId};
-use mscclpp_communicator::Communicator;
+use mscclpp_bootstrap::{Address, Options, RootListener, Secret, UniqueId, place};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, Stream, current_device, device_count};
@@ -223,7 +222,11 @@ impl AddressCommunicator {
 
     /// Waits for all ranks.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.comm.bootstrap().barrier()).map_err(|error| failed(error.into()))
+        let barrier = || {
+            let _name = place::enter_name("barrier");
+            self.comm.bootstrap().barrier()
+        };
+        py.detach(barrier).map_err(|error| failed(error.into()))
     }
 
     /// Sends bytes to a rank.
@@ -258,6 +261,7 @@ impl AddressCommunicator {
         let (dtype, op) = (data_type(dtype)?, reduction(op)?);
         let call = Call::new(&self.comm, target, input, output, dtype, op).map_err(on)?;
         let make = || {
+            let _name = place::enter_name("Algorithm.execute");
             self.force(target, Config { blocks, threads })?;
             match &self.device {
                 Some(device) => call.run_on_device(&self.comm, &self.stream(device, stream)),

@@ -4,8 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mscclpp_bootstrap::{Options, RootListener};
-use mscclpp_communicator::Communicator;
+use mscclpp_bootstrap::{Options, RootListener, place};
 use mscclpp_core::threads;
 use mscclpp_exec::Error;
 use pyo3::prelude::*;
@@ -62,6 +61,9 @@ impl PyCommunicator {
         let (result, received) = mpsc::channel();
         let thread = threads::named("mscclpp-join").spawn(move || {
             // Without a receiver, the thread that waited has been interrupted.
+            // What follows are parts of the creation of a group.
+            let (_name, _part) =
+                (place::enter_name(name), place::enter_call(1, || "the creation of a group".to_owned()));
             let _ = result.send(create().and_then(Ranks::new).map_err(|failure| failure.on(rank, name)));
         });
         thread.map_err(|error| Failure::of_kind("out-of-resources", "join", format!("no thread: {error}")))?;

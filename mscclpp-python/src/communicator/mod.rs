@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
-use mscclpp_bootstrap::UniqueId;
+use mscclpp_bootstrap::{UniqueId, place};
 use mscclpp_communicator::Communicator;
 use pyo3::prelude::*;
 
@@ -95,6 +95,7 @@ impl PyCommunicator {
         const NAME: &str = "new_buffer";
         self.ranks.check_process(NAME)?;
         let made = py.detach(|| {
+            let _name = place::enter_name(NAME);
             loop {
                 let Some(_turn) = self.ranks.queue.try_enter() else {
                     // Started calls come first.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::place;
 use mscclpp_communicator::Communicator;
+use mscclpp_exec::error::ErrorKind;
 
 use super::header::Header;
 use crate::failure::Failure;
@@ -126,5 +127,15 @@ fn send(comm: &Communicator, header: &Header, data: &[u8], peer: u32) -> Result<
     let _name = place::enter_name("send");
     let sent = comm.send::<u8>(bytemuck::bytes_of(header), peer);
     let sent = sent.and_then(|()| if data.is_empty() { Ok(()) } else { comm.send::<u8>(data, peer) });
-    sent.map(|()| 0).map_err(|error| Failure::from(error).on(comm.rank(), "send"))
+    sent.map(|()| 0).map_err(|error| {
+        let (rank, is_late) = (comm.rank(), error.kind() == ErrorKind::Timeout);
+        let failure = Failure::from(error).on(rank, "send");
+        match is_late {
+            false => failure,
+            true => failure.with(&format!(
+                "; if rank {peer} is in a send to rank {rank}, both wait for each other, because sends that exceed the buffer of 4 MiB \
+                 wait until they are received"
+            )),
+        }
+    })
 }

@@ -5,8 +5,8 @@ use mscclpp_core::types::ReduceOp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{choice::Choice, choice::Config};
-use crate::{request::Backend, request::CALLS, request::Request};
+use crate::choice::{Choice, Config};
+use crate::request::{Backend, CALLS, Request};
 use mscclpp_base::dtype::DataType;
 
 /// The fastest candidate for a kind of request of one size.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::record::CandidateTime;
 use crate::choice::Config;
-use crate::{request::Backend, request::CALLS, request::Request};
+use crate::request::{Backend, CALLS, Request};
 
 /// Version of the format.
 const VERSION: u64 = 1;

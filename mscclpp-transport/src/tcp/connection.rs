@@ -7,10 +7,8 @@ use std::net::{Shutdown, TcpStream};
 use mscclpp_bootstrap::{BodyHasher, Digest, SEAL_BYTES, StreamKeys, digest};
 use smallvec::SmallVec;
 
+use crate::frame::{FRAME_BYTES, Frame, FrameKind, LaunchId, Malformed, RemoteAddress};
 use crate::{Buffer, Destination, Lost, Received};
-use crate::{
-    frame::FRAME_BYTES, frame::Frame, frame::FrameKind, frame::LaunchId, frame::Malformed, frame::RemoteAddress,
-};
 use mscclpp_base::memory::Span;
 
 /// A connection to a peer.

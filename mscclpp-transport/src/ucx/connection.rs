@@ -28,7 +28,7 @@ use super::quiet::Quiet;
 use super::transfer::{Content, Memory, Outgoing, Transfer};
 use super::worker::{Endpoint, Worker};
 use crate::Buffer;
-use crate::{frame::FRAME_BYTES, frame::Frame, frame::Malformed};
+use crate::frame::{FRAME_BYTES, Frame, Malformed};
 
 /// Maximum number of bytes of buffers that UCX has as sources.
 const MAX_SENT_BYTES: usize = 4 << 20;

@@ -8,7 +8,7 @@ use mscclpp_bootstrap::{SEAL_BYTES, StreamKeys, digest};
 
 use super::inbox::Token;
 use crate::discard_arrived;
-use crate::{frame::FRAME_BYTES, frame::Malformed};
+use crate::frame::{FRAME_BYTES, Malformed};
 
 /// Number of bytes of a record's header: its kind, and the length of its body. Other than that of a frame, so that no record has
 /// the code of a message although the keys are the same.

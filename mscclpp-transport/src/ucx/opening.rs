@@ -5,8 +5,8 @@ use mscclpp_bootstrap::StreamKeys;
 use super::control::{Control, Record, Vote};
 use super::inbox::Token;
 use super::worker::{Endpoint, Worker};
+use crate::frame::{Frame, Malformed};
 use crate::{Buffer, Lost};
-use crate::{frame::Frame, frame::Malformed};
 
 /// A connection whose sides have not agreed yet.
 pub(super) struct Opening<B> {

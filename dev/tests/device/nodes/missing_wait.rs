@@ -2,7 +2,8 @@
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
-use mscclpp_core::plan::{Plan, raw::OpKind};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_exec::cuda::Executor;
 use mscclpp_exec::{DataType, Message};
 

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::process::{ChildStderr, ChildStdout, ExitStatus};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStderr, ChildStdout, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ use crate::{exit, output};
 
 /// Minimum time of ranks between the request to end and being killed.
 const ASKED: Duration = Duration::from_secs(2);
+/// Exit code of a Rust program whose main thread has panicked.
+const PANICKED: u8 = 101;
 /// Limit on draining output after the last rank has ended, as a process outside of its group may hold it open: a number
 /// of polls, so that a machine that is suspended meanwhile loses nothing.
 const DRAIN: (u32, Duration) = (20, Duration::from_millis(50));
@@ -42,6 +45,8 @@ pub(super) struct Job {
     dump_signal: Option<i32>,
     sender: Sender<Event>,
     events: Receiver<Event>,
+    /// The first rank whose main thread panicked, as its output says.
+    panicked: Option<u32>,
     /// Output streams that have not ended.
     open: usize,
     stage: Stage,
@@ -54,6 +59,8 @@ pub(super) struct Job {
 enum Event {
     /// A rank has ended; its index in `ranks`.
     Ended(usize),
+    /// The main thread of a rank panics.
+    Panicked(u32),
     /// The launcher received a signal.
     Signal(i32),
     /// A stream of output has ended, or could not be written to the launcher's, of which this is the name.
@@ -104,6 +111,7 @@ impl Job {
             dump_signal,
             sender,
             events,
+            panicked: None,
             open: 0,
             stage: Stage::Runs,
             code: None,
@@ -171,7 +179,7 @@ impl Job {
     ) -> io::Result<()> {
         let sender = self.sender.clone();
         let copy = move || {
-            let copied = lines::copy(rank, from, to);
+            let copied = lines::copy(rank, from, to, || _ = sender.send(Event::Panicked(rank)));
             let _ = sender.send(Event::Output(name, copied));
         };
         thread::Builder::new().spawn(copy)?;
@@ -184,6 +192,7 @@ impl Job {
         while self.restarts.is_pending() || self.ranks.iter().any(|rank| rank.ended.is_none()) {
             match self.next() {
                 Some(Event::Ended(place)) => self.ended(place),
+                Some(Event::Panicked(rank)) => _ = self.panicked.get_or_insert(rank),
                 Some(Event::Signal(signal)) => self.signalled(signal),
                 Some(Event::Output(name, copied)) => self.output_ended(name, copied),
                 None => self.expired(),
@@ -224,6 +233,7 @@ impl Job {
         let Some(restart) = self.restarts.schedule(place, Instant::now()) else { return false };
         let Scheduled { number, limit, delay } = restart;
         let (rank, after) = (self.ranks[place].rank, self.started.elapsed().as_secs_f64());
+        self.panicked = self.panicked.filter(|panicked| *panicked != rank);
         output::warn(format_args!(
             "rank {rank} {} after {after:.1} s; restarting it in {} ms (restart {number} of {limit})",
             rank::description(status),
@@ -243,12 +253,19 @@ impl Job {
         }
     }
 
-    /// The first rank to fail determines the exit code; later failures are consequences.
+    /// The first rank to fail determines the exit code; later failures are consequences. A rank that panics takes longer to end than
+    /// those that its end makes fail.
     fn failed(&mut self, rank: u32, status: ExitStatus) {
         if self.code.is_some() {
             return;
         }
-        self.code = Some(rank::code(status));
+        let has_not_ended = |first: &Rank| first.rank != rank && first.ended.is_none();
+        let first = self.ranks.iter().find(|first| Some(first.rank) == self.panicked && has_not_ended(first));
+        let (rank, description) = match first {
+            Some(first) => (first.rank, "panicked".to_owned()),
+            None => (rank, rank::description(status)),
+        };
+        self.code = Some(first.map_or(rank::code(status), |_| PANICKED));
         let after = self.started.elapsed().as_secs_f64();
         let others = self.ranks.iter().filter(|rank| rank.ended.is_none()).count();
         let rest = match others {
@@ -256,7 +273,7 @@ impl Job {
             1 => "; stopping the other rank".into(),
             _ => format!("; stopping the other {others} ranks"),
         };
-        output::error(format_args!("rank {rank} {} after {after:.1} s{rest}", rank::description(status)));
+        output::error(format_args!("rank {rank} {description} after {after:.1} s{rest}"));
         self.enter(Stage::Grace(Instant::now() + self.grace));
     }
 
@@ -324,6 +341,21 @@ impl Job {
             self.ranks.iter().for_each(|rank| rank.signal(Signal::CONT));
         }
     }
+}
+
+/// Starts this program again with no signal blocked, if the parent process has blocked one that ends the job. Nothing else would.
+///
+/// # Errors
+/// [`Error::Signals`].
+pub(super) fn unblock_signals() -> Result<()> {
+    if ![SIGHUP, SIGINT, SIGTERM, SIGCHLD].iter().any(|signal| rank::has_disposition("self", "SigBlk:", *signal)) {
+        return Ok(());
+    }
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    let program = std::env::current_exe().map_err(Error::Signals)?;
+    // It begins without blocked signals.
+    Err(Error::Signals(Command::new(program).arg0(name).args(words).exec()))
 }
 
 /// Returns whether the parent process has set a signal to be ignored.

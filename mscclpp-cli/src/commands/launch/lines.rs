@@ -5,11 +5,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 /// Maximum bytes of a line that are written at once, so that a program that never ends its line fills no memory.
 const PIECE: u64 = 64 << 10;
 
-/// Copies `from` to `to` until `from` ends.
+/// Copies `from` to `to` until `from` ends. `on_panic` is called for lines that say that the main thread of a Rust program panics.
 ///
 /// # Errors
 /// Those of `to`; `from` is then not read any further.
-pub(super) fn copy(rank: u32, from: impl Read, mut to: impl Write) -> io::Result<()> {
+pub(super) fn copy(rank: u32, from: impl Read, mut to: impl Write, on_panic: impl Fn()) -> io::Result<()> {
     let mut from = BufReader::new(from);
     let prefix = format!("[{rank}] ");
     let mut line = Vec::new();
@@ -27,6 +27,9 @@ pub(super) fn copy(rank: u32, from: impl Read, mut to: impl Write) -> io::Result
             }
             return to.flush();
         }
+        if is_panic(line.strip_prefix(prefix.as_bytes()).unwrap_or(&[])) {
+            on_panic();
+        }
         whole = line.last() == Some(&b'\n');
         // In one call, so that the lines of several ranks are not mixed.
         to.write_all(&line)?;
@@ -36,14 +39,36 @@ pub(super) fn copy(rank: u32, from: impl Read, mut to: impl Write) -> io::Result
     }
 }
 
+/// Returns whether a line is the first one of such a message: `thread 'main' (4711) panicked at src/main.rs:3:5:`.
+fn is_panic(line: &[u8]) -> bool {
+    let rest = line.strip_prefix(b"thread 'main' ").and_then(|rest| std::str::from_utf8(rest).ok());
+    rest.is_some_and(|rest| {
+        rest.trim_start_matches(|c: char| "()".contains(c) || c.is_ascii_digit())
+            .trim_start()
+            .starts_with("panicked at ")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn copied(text: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        copy(3, text, &mut out).unwrap();
+        copy(3, text, &mut out, || panic!("{}", String::from_utf8_lossy(text))).unwrap();
         out
+    }
+
+    #[test]
+    fn panic_of_the_main_thread_is_noticed() {
+        let count = |text: &str| {
+            let count = std::cell::Cell::new(0);
+            copy(3, text.as_bytes(), io::sink(), || count.set(count.get() + 1)).unwrap();
+            count.get()
+        };
+        assert_eq!(count("x\n\nthread 'main' (4711) panicked at src/main.rs:3:5:\nno\n"), 1);
+        assert_eq!(count("thread 'main' panicked at src/main.rs:3:5:\n"), 1);
+        assert_eq!(count("it says: thread 'main' panicked at x\nthread 'io' panicked at x\nthread 'main' ends\n"), 0);
     }
 
     #[test]

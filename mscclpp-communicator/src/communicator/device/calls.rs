@@ -9,7 +9,7 @@ use mscclpp_core::types::ReduceOp;
 use super::OnStream;
 use super::launch::Memory;
 use super::transfers::settle;
-use crate::{communicator::arguments::Arguments, communicator::arguments::Lengths};
+use crate::communicator::arguments::{Arguments, Lengths};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{DeviceMut, DeviceRef};
@@ -214,7 +214,7 @@ impl OnStream<'_> {
         self.communicator.record(&mut calls, Some(request), |calls| {
             // The first call connects the ranks.
             let is_first = calls.devices.connection.is_none();
-            let _part = is_first.then(|| enter_call(|| self.communicator.describe(&request)));
+            let _part = is_first.then(|| enter_call(1, || self.communicator.describe(&request)));
             let (connection, call) = self.begin(calls, place)?;
             connection.serve(&call, request, memory)
         })

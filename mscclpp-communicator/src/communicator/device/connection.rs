@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use mscclpp_bootstrap::{ActiveTimeout, Bootstrap};
+use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, place};
 
 use super::LaunchedCall;
 use super::launch::{DeviceCall, Entry, Launched};
@@ -189,6 +189,11 @@ impl Connection {
             return self.executor.check();
         };
         self.is_reported = true;
+        // The call that a rank has not made, which only the calls of the ranks tell.
+        if !aborted.plan.is_abort_requested() && self.bootstrap.check_alive().is_ok() {
+            let late = self.executor.find_late_ranks(&self.posted.ring, aborted.plan.timeout());
+            late.into_iter().for_each(|cause| _ = self.executor.fail(cause.into()));
+        }
         let error = aborted.plan.recover(stream);
         self.stop();
         Err(error)
@@ -249,6 +254,7 @@ impl Connection {
     ) -> Result<R, Error> {
         self.check(call.stream)?;
         self.post(kind, call)?;
+        let _part = place::enter_call(self.posted.ring.number(), || kind.describe());
         let dropped = self.dropped_on_all_ranks(&kind.describe(), call)?;
         self.cache.prepared_mut().for_each(|entry| entry.unbind(&dropped));
         let replaced = {

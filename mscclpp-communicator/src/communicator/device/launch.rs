@@ -257,11 +257,12 @@ impl Connection {
             _ => true,
         };
         let copied_out = is_received.then(|| part(output));
-        let staging = self.staging(call, part(input.unwrap_or(output)).bytes.max(part(output).bytes))?;
+        let staging = self.staging(call, &piece, part(input.unwrap_or(output)).bytes.max(part(output).bytes))?;
+        let number = self.posted.ring.number();
         let entry = self.entry(call, piece)?;
         if entry.staged.is_none() {
             let _set_up = call.set_up()?;
-            let _part = place::enter_call(|| call.communicator.describe(&piece));
+            let _part = place::enter_call(number, || call.communicator.describe(&piece));
             entry.staged = Some(entry.plan.stage(&staging)?);
         }
         let Entry { plan, staged, .. } = &mut *entry;
@@ -274,11 +275,12 @@ impl Connection {
 
     /// Returns internal buffers of at least this number of bytes each. Requests that were prepared before keep theirs. A
     /// call that allocates is one of all ranks.
-    fn staging(&mut self, call: &DeviceCall<'_>, bytes: u64) -> Result<Arc<[DeviceBuffer; 2]>, Error> {
+    fn staging(&mut self, call: &DeviceCall<'_>, piece: &Request, bytes: u64) -> Result<Arc<[DeviceBuffer; 2]>, Error> {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging[0].bytes() >= bytes) {
             return Ok(Arc::clone(staging));
         }
         let _set_up = call.set_up()?;
+        let _part = place::enter_call(self.posted.ring.number(), || call.communicator.describe(piece));
         let bytes = bytes.max(MIN_STAGING).checked_next_power_of_two().unwrap_or(bytes);
         let text = format!("internal buffers of {bytes} bytes on devices");
         let buffer = || self.executor.alloc_on_all(&text, bytes);
@@ -290,7 +292,7 @@ impl Connection {
         if !call.is_captured {
             self.drop_unused();
         }
-        let Self { cache, retired, executor, .. } = self;
+        let Self { cache, retired, executor, posted, .. } = self;
         let retire = |entry: Entry| {
             retired.push(entry);
             // The others are dropped, which waits for launches: not in a capture.
@@ -299,7 +301,7 @@ impl Connection {
             }
         };
         let key = (call.forced.variant(&request), request);
-        let entry = cache.get(&key, || prepare(executor, call, &request), retire)?;
+        let entry = cache.get(&key, || prepare(executor, call, &request, posted.ring.number()), retire)?;
         entry.plan.set_timeout(call.communicator.timeout());
         entry.plan.set_captured(call.is_captured);
         Ok(entry)
@@ -316,10 +318,10 @@ pub(super) fn piece_bytes(staging_limit: u64, request: &Request) -> u64 {
     }
 }
 
-/// Selects the algorithm of a request and prepares its plan. A call of all ranks.
-fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request) -> Result<Entry, Error> {
+/// Selects the algorithm of a request and prepares its plan, in the rank's call with a number. A call of all ranks.
+fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number: u64) -> Result<Entry, Error> {
     let _set_up = call.set_up()?;
-    let _part = place::enter_call(|| call.communicator.describe(request));
+    let _part = place::enter_call(number, || call.communicator.describe(request));
     let rank = call.communicator.rank();
     let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.choice(), request, rank)?;
     let plan = plan.ok_or_else(|| {

@@ -1,6 +1,6 @@
 //! Ranges of addresses.
 
-use crate::{cuda::driver::Result, cuda::driver::Source};
+use crate::cuda::driver::{Result, Source};
 
 /// Driver calls for ranges of addresses, to which physical memory is mapped that has addresses already.
 pub trait Addresses {

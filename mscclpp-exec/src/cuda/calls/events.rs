@@ -1,6 +1,6 @@
 //! Events.
 
-use crate::{cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::driver::{Handle, Result};
 
 /// Driver calls for events, which are points on streams that other streams wait for.
 pub trait Events {

@@ -1,6 +1,6 @@
 //! Captures and graphs.
 
-use crate::{cuda::driver::CaptureMode, cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::driver::{CaptureMode, Handle, Result};
 
 /// Driver calls for captures of streams and for the resulting graphs.
 pub trait Graphs {

@@ -1,6 +1,6 @@
 //! Kernels.
 
-use crate::{cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::driver::{Handle, Result};
 
 /// Driver calls for kernels and their launches.
 pub trait Kernels {

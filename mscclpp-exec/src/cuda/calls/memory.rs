@@ -1,6 +1,6 @@
 //! Memory of devices and of the host.
 
-use crate::{cuda::driver::Mapped, cuda::driver::Result};
+use crate::cuda::driver::{Mapped, Result};
 
 /// Driver calls for memory of the device and of the host, which is cleared, written and read synchronously.
 pub trait Memory {

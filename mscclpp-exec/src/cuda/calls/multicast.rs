@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::{cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::driver::{Handle, Result};
 
 /// Driver calls for multicast objects: physical memory of several devices in one address range. An object is created,
 /// all its devices are added, each binds memory, and then each maps the addresses.

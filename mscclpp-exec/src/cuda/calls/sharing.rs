@@ -1,8 +1,6 @@
 //! Memory shared between processes.
 
-use crate::{
-    cuda::driver::Allocation, cuda::driver::Export, cuda::driver::Handle, cuda::driver::Mapping, cuda::driver::Result,
-};
+use crate::cuda::driver::{Allocation, Export, Handle, Mapping, Result};
 
 /// Driver calls for memory shared between processes.
 pub trait IpcMemory {

@@ -1,6 +1,6 @@
 //! Streams.
 
-use crate::{cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::driver::{Handle, Result};
 
 /// A priority of streams. Streams of different priorities are meant not to share a hardware queue of the device, which executes work
 /// in the order in which it was enqueued.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::cuda::abi::AbortFlags;
+use crate::cuda::driver;
+use crate::cuda::driver::SharedDriver;
 use crate::cuda::memory::MappedMemory;
-use crate::{cuda::driver, cuda::driver::SharedDriver};
 use mscclpp_base::error::Error;
 use mscclpp_base::error::channel::ChannelError;
 

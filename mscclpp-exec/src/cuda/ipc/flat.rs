@@ -6,7 +6,7 @@ use super::register::PhysicalMemory;
 use super::{IpcGroup, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
 use crate::cuda::capture::wait_for_users;
-use crate::{cuda::driver::Export, cuda::driver::SharedDriver, cuda::driver::Source};
+use crate::cuda::driver::{Export, SharedDriver, Source};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{Sent, SharedFile, own_file};
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::IpcGroup;
 use super::access::is_refusal;
 use crate::cuda::buffers::DeviceSlice;
+use crate::cuda::driver::{DriverError, Export};
 use crate::cuda::memory::RemoteMemory;
-use crate::{cuda::driver::DriverError, cuda::driver::Export};
-use crate::{cuda::nodes::ExportedRegion, cuda::nodes::Owner, cuda::nodes::RemoteRegion};
+use crate::cuda::nodes::{ExportedRegion, Owner, RemoteRegion};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{SharedFile, own_file};
 

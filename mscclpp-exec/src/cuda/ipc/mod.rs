@@ -25,7 +25,7 @@ use super::driver::Peer;
 use super::nodes::{NodeConnections, RegionTable, Stagings, Traffic};
 use super::peer;
 use super::proxy::Proxies;
-use crate::{process, process::Session};
+use crate::process::{self, Session};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{Sent, SharedFile};
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};

@@ -10,8 +10,9 @@ use super::memory::PeerMemory;
 use super::share::Exchanged;
 use super::{IpcGroup, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
+use crate::cuda::driver;
+use crate::cuda::driver::{Allocation, Handle, SharedDriver};
 use crate::cuda::nodes::Owner;
-use crate::{cuda::driver, cuda::driver::Allocation, cuda::driver::Handle, cuda::driver::SharedDriver};
 use mscclpp_base::error::Error;
 
 /// Allocations of callers that the ranks have registered with each other.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cuda::driver::{Handle, SharedDriver};
 use crate::cuda::stream::Stream;
-use crate::{cuda::driver::Handle, cuda::driver::SharedDriver};
 use mscclpp_base::error::Error;
 
 /// A module of a device: kernels. Cheap to clone; unloaded with the last clone, and functions keep it loaded.

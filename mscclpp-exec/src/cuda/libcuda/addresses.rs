@@ -5,7 +5,7 @@ use cudarc::driver::sys;
 use super::sharing::{import_fabric, import_file, retain, set_access};
 use super::{Cuda, named};
 use crate::cuda::calls::Addresses;
-use crate::{cuda::driver::DriverError, cuda::driver::Export, cuda::driver::Result, cuda::driver::Source};
+use crate::cuda::driver::{DriverError, Export, Result, Source};
 
 /// Alignment of ranges: that of the largest pages of devices.
 const ALIGNMENT: usize = 512 << 20;

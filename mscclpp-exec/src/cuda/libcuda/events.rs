@@ -5,7 +5,7 @@ use cudarc::driver::sys;
 
 use super::{Cuda, named, stream};
 use crate::cuda::calls::Events;
-use crate::{cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::driver::{Handle, Result};
 
 fn event(handle: Handle) -> sys::CUevent {
     handle.0 as sys::CUevent

@@ -7,7 +7,7 @@ use cudarc::driver::{result, sys};
 
 use super::{Cuda, functions, named, stream};
 use crate::cuda::calls::Graphs;
-use crate::{cuda::driver::CaptureMode, cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::driver::{CaptureMode, Handle, Result};
 
 impl Graphs for Cuda {
     fn is_capturing(&self, handle: Handle) -> Result<bool> {

@@ -7,7 +7,7 @@ use cudarc::driver::{result, sys};
 use super::functions::LOADING;
 use super::{Cuda, named, stream};
 use crate::cuda::calls::Kernels;
-use crate::{cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::driver::{Handle, Result};
 
 impl Kernels for Cuda {
     fn load(&self, _name: &str, image: &[u8]) -> Result<Handle> {

@@ -8,8 +8,8 @@ use std::ffi::c_void;
 use cudarc::driver::{result, sys};
 
 use super::{Cuda, named, stream};
-use crate::{cuda::calls::Memory, cuda::calls::Streams};
-use crate::{cuda::driver::Mapped, cuda::driver::Result};
+use crate::cuda::calls::{Memory, Streams};
+use crate::cuda::driver::{Mapped, Result};
 
 impl Memory for Cuda {
     fn alloc(&self, bytes: u64) -> Result<u64> {

@@ -7,7 +7,7 @@ use cudarc::driver::sys;
 use super::sharing::{self, FILE};
 use super::{Cuda, named};
 use crate::cuda::calls::Multicast;
-use crate::{cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::driver::{Handle, Result};
 
 impl Multicast for Cuda {
     fn multicast_granularity(&self, devices: u32, bytes: u64) -> Result<u64> {

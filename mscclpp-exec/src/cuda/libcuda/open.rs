@@ -7,7 +7,7 @@ use cudarc::driver::sys;
 
 use super::{Cuda, functions, named, nvml};
 use crate::cuda::CudaUnavailable;
-use crate::{cuda::driver::Properties, cuda::driver::Result};
+use crate::cuda::driver::{Properties, Result};
 
 /// The oldest version of the driver for which there are kernels.
 const OLDEST: u32 = 12_020;

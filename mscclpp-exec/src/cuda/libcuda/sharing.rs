@@ -8,10 +8,7 @@ use cudarc::driver::sys;
 
 use super::{Cuda, named};
 use crate::cuda::calls::IpcMemory;
-use crate::{
-    cuda::driver::Allocation, cuda::driver::DriverError, cuda::driver::Export, cuda::driver::Handle,
-    cuda::driver::Mapping, cuda::driver::Result,
-};
+use crate::cuda::driver::{Allocation, DriverError, Export, Handle, Mapping, Result};
 
 /// Handle type with which physical memory and multicast objects are exported.
 pub(super) const FILE: sys::CUmemAllocationHandleType =

@@ -4,8 +4,8 @@ use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
 use super::{Cuda, functions, named, stream};
-use crate::{cuda::calls::Priority, cuda::calls::Streams};
-use crate::{cuda::driver::Handle, cuda::driver::Result};
+use crate::cuda::calls::{Priority, Streams};
+use crate::cuda::driver::{Handle, Result};
 
 impl Streams for Cuda {
     fn create_stream(&self) -> Result<Handle> {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use mscclpp_bootstrap::place;
 
 use super::PreparedPlan;
+use crate::cuda::buffers;
+use crate::cuda::buffers::{Binding, Buffers, DeviceSlice};
 use crate::cuda::executor::Inner;
 use crate::cuda::multicast::MulticastUnavailable;
 use crate::cuda::plan_state::PlanState;
-use crate::{cuda::buffers, cuda::buffers::Binding, cuda::buffers::Buffers, cuda::buffers::DeviceSlice};
-use crate::{cuda::switch::MulticastBuffer, cuda::switch::Multicasts, cuda::switch::SwitchPath};
+use crate::cuda::switch::{MulticastBuffer, Multicasts, SwitchPath};
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::Space;
 

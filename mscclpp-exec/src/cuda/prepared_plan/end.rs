@@ -1,9 +1,9 @@
 //! The end of launches: success, a stall with its report, or an abort by the caller.
 
 use super::PreparedPlan;
+use crate::cuda::proxy::{Failure, Proxies};
 use crate::cuda::report::stall;
 use crate::cuda::stream::Stream;
-use crate::{cuda::proxy::Failure, cuda::proxy::Proxies};
 use mscclpp_base::error::{Error, LaunchAborted};
 
 impl PreparedPlan {
@@ -36,6 +36,11 @@ impl PreparedPlan {
     /// launches that complete before they observe it, and [`synchronize`](Self::synchronize) then clears it.
     pub fn abort(&self) {
         self.context.abort();
+    }
+
+    /// Returns whether an abort of the pending launches was requested.
+    pub(crate) fn is_abort_requested(&self) -> bool {
+        self.context.is_abort_requested()
     }
 
     /// Returns whether a launch aborted.

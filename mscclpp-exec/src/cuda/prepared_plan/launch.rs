@@ -7,12 +7,12 @@ use smallvec::SmallVec;
 
 use super::{Part, PreparedPlan};
 use crate::cuda::abi;
+use crate::cuda::buffers::{Binding, Buffers, DeviceSlice};
+use crate::cuda::driver::{Driver, DriverError, Handle};
 use crate::cuda::last_launch::LastLaunch;
 use crate::cuda::proxy::Proxies;
 use crate::cuda::specialize::VECTOR;
-use crate::{cuda::buffers::Binding, cuda::buffers::Buffers, cuda::buffers::DeviceSlice};
-use crate::{cuda::driver::Driver, cuda::driver::DriverError, cuda::driver::Handle};
-use crate::{cuda::stream::Lane, cuda::stream::Stream};
+use crate::cuda::stream::{Lane, Stream};
 use mscclpp_base::error::Error;
 
 /// Threads of a block, and blocks per rank, of the kernel that divides the sums of an average.

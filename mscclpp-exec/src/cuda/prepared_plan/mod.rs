@@ -157,6 +157,11 @@ impl PreparedPlan {
         Executor { inner: Arc::clone(&self.world) }
     }
 
+    /// Returns how long an operation of the following launches waits.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.parts.first().map_or(0, |part| part.launch.timeout_ns))
+    }
+
     /// Sets how long an operation of the following launches waits.
     #[doc(hidden)]
     pub fn set_timeout(&mut self, timeout: Duration) {

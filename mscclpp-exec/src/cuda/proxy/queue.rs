@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::cuda::abi;
+use crate::cuda::driver;
+use crate::cuda::driver::SharedDriver;
 use crate::cuda::memory::MappedMemory;
-use crate::{cuda::driver, cuda::driver::SharedDriver};
 
 /// Number of triggers that a queue holds before a thread block must wait, as in MSCCL++.
 const SLOTS: u64 = 512;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Failure, Rest, Shared, State};
 use crate::cuda::abi;
 use crate::cuda::driver;
-use crate::{cuda::nodes::NodeConnections, cuda::nodes::is_remote_address};
+use crate::cuda::nodes::{NodeConnections, is_remote_address};
 
 /// Interval between two polls of the queues by an idle thread: at first, and later.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PlanMemory;
 use super::place::{Place, Size};
-use crate::{process::session::Session, process::session::lost_descriptor};
+use crate::process::session::{Session, lost_descriptor};
 use mscclpp_base::error::Error;
 use mscclpp_base::memory::check_available;
 use mscclpp_base::shm::{Sent, Slab};

@@ -4,20 +4,24 @@
 //! ranks are busy; a rank that does not answer is suspended. From the answers follows the rank that the others wait for,
 //! directly or through further ranks. Rank 0 makes the first cause that it receives the cause on all ranks.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind, odd_one_out};
 
+#[cfg(feature = "cuda")]
+use super::super::CallRing;
 use super::Session;
 use super::wait::{CAUSE_GRACE_PERIOD, PARK_INTERVAL};
-use crate::{
-    call_report::CallReport, call_report::Culprits, call_report::ReportedCall, call_report::call_text,
-    call_report::find_culprits,
-};
+use crate::call_report::{CallReport, Culprits, ReportedCall, call_text, find_culprits, text_of_call_before};
 use mscclpp_base::error::{Error, LaunchAborted, WaitsFor};
 
 /// How long a rank may take to report what it is doing.
 const REPORT_TIME: Duration = Duration::from_secs(2);
+
+/// Returns how long before the end of a timeout a rank may come so that the others have no time left to notice it.
+pub(in super::super) fn arrival_time(timeout: Duration) -> Duration {
+    CAUSE_GRACE_PERIOD.min(timeout / 4)
+}
 
 impl Session {
     /// Fails the communicator because of a failure of this rank's call, and returns the error of the call: the failure itself,
@@ -34,7 +38,7 @@ impl Session {
                 aborted.cause = Box::new(first);
                 Error::Interrupted(aborted)
             }
-            Error::Stalled(stall) if !is_same => {
+            Error::Stalled(stall) if !is_same || first.root_cause().is_some_and(|cause| cause.rank != self.rank()) => {
                 let cause = Box::new(first);
                 Error::Interrupted(Box::new(LaunchAborted { rank: self.rank(), cause, stall: *stall }))
             }
@@ -101,28 +105,23 @@ impl Session {
         Ok(reports.into_iter().map(|report| report.map(decode)).collect())
     }
 
-    /// Returns the cause of a call in which this rank has waited for `waited` in vain; `None` if all ranks have started the
-    /// call and wait in it, so that the plan is the cause.
+    /// Returns the cause of a call in which this rank had waited for `waited` in vain at `expired`; `None` if all ranks had started
+    /// the call and wait in it, so that the plan is the cause.
     #[cold]
-    pub(in super::super) fn find_late_ranks(&self, waited: Duration) -> Option<bootstrap::Error> {
-        let reports = match self.reports() {
+    pub(in super::super) fn find_late_ranks(&self, waited: Duration, expired: Instant) -> Option<bootstrap::Error> {
+        let mut reports = match self.reports() {
             Ok(reports) => reports,
             Err(cause) => return Some(cause),
         };
+        let since = expired.elapsed() + arrival_time(waited);
+        reports.iter_mut().flatten().for_each(|report| report.remove_call_entered_within(since, self.number));
         let infos = |ranks: Vec<u32>| ranks.into_iter().map(|rank| self.bootstrap.member(rank)).collect();
         let text = |number| call_text(&reports, number);
         Some(match find_culprits(&reports, self.number)? {
-            // A rank without an answer has left in order, or is suspended.
-            Culprits::Silent(rank) => match self.bootstrap.has_left(rank) {
-                Ok(true) => self.left(rank),
-                _ => {
-                    let who = Box::new(self.bootstrap.member(rank));
-                    bootstrap::Error::Unresponsive { who, silent: REPORT_TIME }
-                }
-            },
+            Culprits::Silent(rank) => self.silent(rank),
             Culprits::Differs { number, rank } => self.find_mismatch(number, rank),
             Culprits::Missing { number, ranks, waiting } => {
-                let last_call = (number > 1).then(|| text(number - 1));
+                let last_call = text_of_call_before(&reports, number);
                 bootstrap::Error::CollectiveTimeout {
                     call: text(number),
                     missing: infos(ranks),
@@ -139,6 +138,29 @@ impl Session {
                 bootstrap::Error::NoProgress { call: text(number), ranks: infos(ranks), waiting, waited }
             }
         })
+    }
+
+    /// Returns the cause of a call on devices in which this rank has waited for `timeout` in vain; `None` if all ranks had made all of
+    /// its calls by then.
+    #[cfg(feature = "cuda")]
+    #[cold]
+    pub(crate) fn find_ranks_late_on_devices(&self, ring: &CallRing, timeout: Duration) -> Option<bootstrap::Error> {
+        let reports = match self.reports() {
+            Ok(reports) => reports,
+            Err(cause) => return Some(cause),
+        };
+        match (0..).zip(&reports).find(|(_, report)| report.is_none()) {
+            Some((rank, _)) => Some(self.silent(rank)),
+            None => ring.find_late_ranks(&self.bootstrap, &reports, timeout),
+        }
+    }
+
+    /// Returns the error of a rank that does not answer: it has left in order, or is suspended.
+    fn silent(&self, rank: u32) -> bootstrap::Error {
+        match self.bootstrap.has_left(rank) {
+            Ok(true) => self.left(rank),
+            _ => bootstrap::Error::Unresponsive { who: Box::new(self.bootstrap.member(rank)), silent: REPORT_TIME },
+        }
     }
 
     /// Returns the cause of a call that differs between ranks: the call of most ranks, and a rank that makes another one.
@@ -184,6 +206,12 @@ impl Session {
         let last = self.locals.iter().position(|&local| local == rank).and_then(|at| self.calls.left_after(at));
         let number = last.map_or(self.number, |last| (last + 1).min(self.number));
         bootstrap::Error::RankLeft { who, waiting, call: self.call_text(number) }
+    }
+
+    /// Returns the error of a rank that could make progress in the current call, and does not.
+    pub(in super::super) fn no_progress(&self, rank: u32, waited: Duration) -> bootstrap::Error {
+        let (call, ranks) = (self.call_text(self.number), vec![self.bootstrap.member(rank)]);
+        bootstrap::Error::NoProgress { call, ranks, waiting: vec![self.rank()], waited }
     }
 
     /// Returns the error of a rank that can make no progress, because of the plan.

@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::super::calls::RING;
+use crate::call_report::{CallReport, ReportedCall};
 use crate::places;
-use crate::{call_report::CallReport, call_report::ReportedCall};
 use mscclpp_base::system::coarse_time;
+use mscclpp_bootstrap::place;
 
 /// Id and text of a barrier.
 pub(super) const BARRIER: (u64, &str) = (fnv(b"barrier"), "barrier");
@@ -21,6 +22,8 @@ const MAX_TEXTS: usize = 512;
 #[derive(Default)]
 pub struct CallHistory {
     calls: [Call; RING as usize],
+    /// Number of the program's calls, without those that are parts of another one.
+    program_calls: AtomicU64,
     /// The last call that has returned.
     returned: AtomicU64,
     /// When the last call started and when the last one returned, in coarse time.
@@ -31,6 +34,9 @@ pub struct CallHistory {
     waiting: AtomicU64,
     waiting_since: AtomicU64,
     waited: AtomicU64,
+    /// The last call on devices, and when it was made, in coarse time.
+    device_call: AtomicU64,
+    device_call_at: AtomicU64,
     /// Bytes of memory that this rank shares with its peers.
     memory: AtomicU64,
     names: Mutex<Names>,
@@ -39,6 +45,7 @@ pub struct CallHistory {
 #[derive(Default)]
 struct Call {
     number: AtomicU64,
+    program_number: AtomicU64,
     id: AtomicU64,
     /// Number of its source location; of none if it is unknown.
     place: AtomicU32,
@@ -77,9 +84,31 @@ impl CallHistory {
         // A reader that sees the new id or place sees no old number with it.
         call.number.store(0, Release);
         call.id.store(id, Release);
+        let program_number = self.next_program_number();
+        call.program_number.store(program_number, Release);
+        if !place::is_part() {
+            self.program_calls.store(program_number, Relaxed);
+        }
         call.place.store(place.unwrap_or(u32::MAX), Release);
         call.number.store(number, Release);
         self.started_at.store(coarse_time(), Relaxed);
+    }
+
+    /// Returns the number of the program's next call, or of the current one if that consists of parts.
+    #[inline]
+    pub fn next_program_number(&self) -> u64 {
+        self.program_calls.load(Relaxed) + 1
+    }
+
+    /// Counts a call of the program, all of whose parts have ended.
+    pub fn count_program_call(&self) {
+        self.program_calls.fetch_add(1, Relaxed);
+    }
+
+    /// Records that this rank makes a call on devices.
+    pub(in super::super) fn begin_on_devices(&self, number: u64) {
+        self.device_call_at.store(coarse_time(), Relaxed);
+        self.device_call.store(number, Release);
     }
 
     /// Returns the id of one of the last calls.
@@ -144,6 +173,7 @@ impl CallHistory {
         let mut calls: Vec<_> = self.calls.iter().filter_map(|call| self.reported(call)).collect();
         calls.sort_by_key(|call| call.number);
         let number = calls.last().map_or(0, |call| call.number);
+        let device_call = self.device_call.load(Acquire);
         let now = coarse_time();
         let since = |at: &AtomicU64| Duration::from_millis(now.saturating_sub(at.load(Relaxed)));
         CallReport {
@@ -152,15 +182,21 @@ impl CallHistory {
             returned,
             waiting,
             since: since(if returned < number { &self.started_at } else { &self.returned_at }),
+            entered: since(&self.started_at),
             waited: if waiting == 0 { Duration::ZERO } else { since(&self.waiting_since) },
             calls,
+            device_call,
+            since_device_call: since(&self.device_call_at),
         }
     }
 
     fn reported(&self, call: &Call) -> Option<ReportedCall> {
-        let read = || (call.number.load(Acquire), call.id.load(Acquire), call.place.load(Acquire));
-        let (number, id, place) = read();
-        if number == 0 || read() != (number, id, place) {
+        let read = || {
+            let Call { number, program_number, id, place } = call;
+            (number.load(Acquire), program_number.load(Acquire), id.load(Acquire), place.load(Acquire))
+        };
+        let (number, program_number, id, place) = read();
+        if number == 0 || read() != (number, program_number, id, place) {
             return None;
         }
         let names = self.names();
@@ -169,7 +205,7 @@ impl CallHistory {
         let (_, name, text) = texts.find(|(known, ..)| *known == id).unwrap_or((id, "a call", None));
         let text = text.unwrap_or(name);
         let at = places::place(place).map(|place| place.to_string());
-        Some(ReportedCall { number, id, text: text.to_owned(), name: name.to_owned(), at })
+        Some(ReportedCall { number, program_number, id, text: text.to_owned(), name: name.to_owned(), at })
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -192,7 +228,7 @@ mod tests {
     use std::panic::Location;
 
     use super::*;
-    use crate::{places::CallPlace, places::PlaceNumbers};
+    use crate::places::{CallPlace, PlaceNumbers};
 
     #[test]
     fn report_has_the_last_calls_with_their_places() {

@@ -12,6 +12,8 @@ mod wait;
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 
+#[cfg(feature = "cuda")]
+pub(super) use self::cause::arrival_time;
 pub(super) use self::connect::lost_descriptor;
 pub use self::history::CallHistory;
 #[cfg(feature = "cuda")]
@@ -25,7 +27,7 @@ use super::options::Options;
 use super::plan::Prepared;
 use super::plan_memory::{PlanMemory, SlabPool};
 use super::wire::NodeConnections;
-use crate::{places::CallPlace, places::PlaceNumbers};
+use crate::places::{CallPlace, PlaceNumbers};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{Mesh, ProcessMark};
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap, Topic};

@@ -67,6 +67,8 @@ impl Session {
         let mut timeout: Option<ActiveTimeout> = None;
         let mut backoff = Backoff::default();
         let waited = loop {
+            // Before the condition, so that a peer that has arrived in time is found.
+            let is_late = timeout.as_mut().is_some_and(ActiveTimeout::is_expired);
             match condition(self) {
                 Ok(false) => {}
                 done => break done.map(drop),
@@ -74,9 +76,9 @@ impl Session {
             if backoff.wait(self.oversubscribed) {
                 continue;
             }
-            let duration = self.options.timeout;
             self.history.wait_in(self.number);
-            if let Err(error) = self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(duration))) {
+            timeout.get_or_insert_with(|| ActiveTimeout::new(self.options.timeout));
+            if let Err(error) = self.check_peers(is_late) {
                 break Err(error);
             }
             let token = self.calls.prepare_park();
@@ -92,8 +94,9 @@ impl Session {
         waited
     }
 
-    /// Fails if a wait cannot succeed any more.
-    fn check_peers(&mut self, timeout: &mut ActiveTimeout) -> Result<(), Error> {
+    /// Fails if a wait cannot succeed any more, or has taken too long.
+    fn check_peers(&mut self, is_late: bool) -> Result<(), Error> {
+        let now = Instant::now();
         let compare = |session: &mut Self| session.peers().try_for_each(|local_rank| session.compare(local_rank));
         compare(self)?;
         self.abort_if_interrupted();
@@ -104,11 +107,11 @@ impl Session {
         }
         let cause = match cause {
             Some(cause) => cause,
-            None if !timeout.is_expired() => return Ok(()),
+            None if !is_late => return Ok(()),
             None => {
                 let waited = self.options.timeout;
                 let none = || self.stalled(self.rank(), format!("it waited in vain for {waited:?}"));
-                self.find_late_ranks(waited).unwrap_or_else(none)
+                self.find_late_ranks(waited, now).unwrap_or_else(none)
             }
         };
         Err(self.fail(cause).into())

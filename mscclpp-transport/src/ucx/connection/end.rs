@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::Connection;
 use super::receive::{Bytes, Incoming};
+use crate::frame::{Frame, Malformed};
 use crate::ucx::control::Record;
 use crate::ucx::transfer::Transfer;
 use crate::ucx::worker::Worker;
 use crate::{Buffer, Lost};
-use crate::{frame::Frame, frame::Malformed};
 
 /// Minimum time between two reads of the stream, which take a call of the system each: as long as a message over shared memory.
 const CONTROL_INTERVAL: Duration = Duration::from_millis(1);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use mscclpp_bootstrap::{BodyHasher, Digest, StreamKeys};
 
 use super::Connection;
+use crate::frame::{Frame, FrameKind, Malformed, Signal};
 use crate::ucx::control::Record;
+use crate::ucx::inbox::{Arrived, Descriptor, WINDOW};
+use crate::ucx::transfer::{Memory, Transfer};
 use crate::ucx::worker::Worker;
 use crate::{Buffer, Destination, Received};
-use crate::{frame::Frame, frame::FrameKind, frame::Malformed, frame::Signal};
-use crate::{ucx::inbox::Arrived, ucx::inbox::Descriptor, ucx::inbox::WINDOW};
-use crate::{ucx::transfer::Memory, ucx::transfer::Transfer};
 
 /// Maximum number of messages whose frame is read before the first of them is complete, so that bytes of several are received at once.
 const MAX_INCOMING: usize = 8;

@@ -23,7 +23,7 @@ pub(in crate::communicator) use self::lane::Lanes;
 pub(in crate::communicator) use self::settle::settle;
 use super::OnStream;
 use super::posted::Kind;
-use crate::{communicator::group::Order, communicator::group::mismatch};
+use crate::communicator::group::{Order, mismatch};
 use mscclpp_base::dtype::{DataType, Element};
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{DeviceMut, DeviceRef, Lent};

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use super::NodeConnections;
 use super::traffic::Traffic;
 use super::wire::LostRank;
+use crate::cuda::driver;
+use crate::cuda::driver::{Driver, Handle};
 use crate::cuda::nodes::memory::Owner;
+use crate::cuda::nodes::staging::{MessageBuffer, Place, Staging, StagingBuffer, TransferDirection};
 use crate::cuda::proxy::Failure;
-use crate::{cuda::driver, cuda::driver::Driver, cuda::driver::Handle};
-use crate::{
-    cuda::nodes::staging::MessageBuffer, cuda::nodes::staging::Place, cuda::nodes::staging::Staging,
-    cuda::nodes::staging::StagingBuffer, cuda::nodes::staging::TransferDirection,
-};
 use mscclpp_base::error::{Error, LateData};
 use mscclpp_bootstrap::Error as BootstrapError;
 use mscclpp_transport::{Destination, Frame, FrameKind, Lost, Malformed, Received, RemoteAddress, Signal};

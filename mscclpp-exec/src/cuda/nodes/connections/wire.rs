@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{cuda::nodes::staging::MessageBuffer, cuda::nodes::staging::Staging, cuda::nodes::staging::StagingBuffer};
+use crate::cuda::nodes::staging::{MessageBuffer, Staging, StagingBuffer};
 use mscclpp_bootstrap::ActiveTimeout;
 use mscclpp_transport::{LaunchId, RemoteAddress, Signal, Transport};
 
