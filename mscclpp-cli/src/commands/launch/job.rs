@@ -2,8 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{ChildStderr, ChildStdout, Command, ExitStatus};
+use std::process::{ChildStderr, ChildStdout, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -341,21 +340,6 @@ impl Job {
             self.ranks.iter().for_each(|rank| rank.signal(Signal::CONT));
         }
     }
-}
-
-/// Starts this program again with no signal blocked, if the parent process has blocked one that ends the job. Nothing else would.
-///
-/// # Errors
-/// [`Error::Signals`].
-pub(super) fn unblock_signals() -> Result<()> {
-    if ![SIGHUP, SIGINT, SIGTERM, SIGCHLD].iter().any(|signal| rank::has_disposition("self", "SigBlk:", *signal)) {
-        return Ok(());
-    }
-    let mut words = std::env::args_os();
-    let name = words.next().unwrap_or_default();
-    let program = std::env::current_exe().map_err(Error::Signals)?;
-    // It begins without blocked signals.
-    Err(Error::Signals(Command::new(program).arg0(name).args(words).exec()))
 }
 
 /// Returns whether the parent process has set a signal to be ignored.

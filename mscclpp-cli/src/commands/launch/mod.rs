@@ -28,7 +28,6 @@ use job::Job;
 /// # Errors
 /// Those of [`of_all`](environment::of_all), [`Error::Signals`], and [`Error::Start`] if a rank cannot be started.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
-    job::unblock_signals()?;
     let mut environments = environment::of_all(args, std::env::var_os("MSCCLPP_SECRET"))?;
     if args.bind {
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
