@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(format!("{:?}", Error::from(ranks())), finding);
         assert_eq!(format!("{:?}", ranks()), ranks().to_string());
         // The program prints `Error: ` before it.
-        let findings = mscclpp_core::plan::Plan::load(b"{}").expect_err("no plan");
+        let findings = <mscclpp_core::plan::Plan as mscclpp_core::plan::LoadPlan>::load(b"{}").expect_err("no plan");
         let text = format!("{:?}", Error::from(findings));
         assert!(!text.starts_with("error") && text.contains("missing-key"), "{text}");
     }

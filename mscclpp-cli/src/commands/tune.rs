@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use mscclpp_communicator::tune::{CandidateTime, Tuner, TuningEntry};
 use mscclpp_communicator::tune::{CandidateTime, Tuner, TuningEntry, TuningTable};
 use mscclpp_exec::cuda::Options;
 use mscclpp_select::Registry;

@@ -83,7 +83,8 @@ impl Executor {
     }
 
     /// Returns the error of the ranks for which this one has waited for `timeout` in vain, if its calls tell them.
-    pub(crate) fn find_late_ranks(&self, ring: &CallRing, timeout: Duration) -> Option<bootstrap::Error> {
+    #[doc(hidden)]
+    pub fn find_late_ranks(&self, ring: &CallRing, timeout: Duration) -> Option<bootstrap::Error> {
         self.group().ok()?.session().ok()?.find_ranks_late_on_devices(ring, timeout)
     }
 

@@ -142,7 +142,8 @@ impl CallRing {
     /// Returns the error of the ranks, of all nodes, for which this rank has waited for `timeout` in vain: they have not made one of its
     /// calls, or made the last one that much later than this rank. `reports`: those of all ranks, without those that did not answer.
     #[cold]
-    pub(super) fn find_late_ranks(
+    #[doc(hidden)]
+    pub fn find_late_ranks(
         &self,
         bootstrap: &bootstrap::Bootstrap,
         reports: &[Option<CallReport>],

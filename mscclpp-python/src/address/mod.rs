@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mscclpp_bootstrap::{Address, Options, RootListener, Secret, UniqueId, place};
+use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, Stream, current_device, device_count};

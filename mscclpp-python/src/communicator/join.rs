@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mscclpp_bootstrap::{Options, RootListener, place};
+use mscclpp_communicator::Communicator;
 use mscclpp_core::threads;
 use mscclpp_exec::Error;
 use pyo3::prelude::*;

@@ -39,7 +39,8 @@ impl PreparedPlan {
     }
 
     /// Returns whether an abort of the pending launches was requested.
-    pub(crate) fn is_abort_requested(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_abort_requested(&self) -> bool {
         self.context.is_abort_requested()
     }
 

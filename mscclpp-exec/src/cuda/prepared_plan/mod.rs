@@ -158,7 +158,8 @@ impl PreparedPlan {
     }
 
     /// Returns how long an operation of the following launches waits.
-    pub(crate) fn timeout(&self) -> Duration {
+    #[doc(hidden)]
+    pub fn timeout(&self) -> Duration {
         Duration::from_nanos(self.parts.first().map_or(0, |part| part.launch.timeout_ns))
     }
 

@@ -144,7 +144,8 @@ impl Session {
     /// its calls by then.
     #[cfg(feature = "cuda")]
     #[cold]
-    pub(crate) fn find_ranks_late_on_devices(&self, ring: &CallRing, timeout: Duration) -> Option<bootstrap::Error> {
+    #[doc(hidden)]
+    pub fn find_ranks_late_on_devices(&self, ring: &CallRing, timeout: Duration) -> Option<bootstrap::Error> {
         let reports = match self.reports() {
             Ok(reports) => reports,
             Err(cause) => return Some(cause),
