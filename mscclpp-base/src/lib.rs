@@ -10,7 +10,13 @@
 //! | [`interpret`], [`passes`] | plans as instructions, and their changes after the proof |
 //! | [`error`], [`mod@file`], [`system`] | errors, files that are replaced atomically, limits of the machine |
 #![deny(unsafe_code)]
-#![allow(missing_docs, reason = "the interface is that of the crates above, which document what they re-export")]
+#![allow(
+    missing_docs,
+    clippy::len_without_is_empty,
+    clippy::should_implement_trait,
+    clippy::new_without_default,
+    reason = "the interface is that of the crates above, which document what they re-export"
+)]
 
 pub mod dtype;
 pub mod error;

@@ -46,7 +46,13 @@
 //! that writes to memory itself needs to know regions when they get their keys.
 
 #![deny(unsafe_code)]
-#![allow(missing_docs, reason = "the interface is that of the crates above")]
+#![allow(
+    missing_docs,
+    clippy::len_without_is_empty,
+    clippy::should_implement_trait,
+    clippy::new_without_default,
+    reason = "the interface is that of the crates above"
+)]
 
 mod frame;
 pub mod hostile;

@@ -17,7 +17,8 @@ use mscclpp_exec::cuda::{DeviceMut, DeviceRef, Lent, Stream};
 /// and for several communicators, also of different jobs.
 ///
 /// ```
-/// use mscclpp_exec::{Communicator, Error, Group};
+/// use mscclpp_communicator::{Communicator, Group};
+/// use mscclpp_exec::Error;
 ///
 /// /// Passes `own` to the next rank and returns what the one before passes here.
 /// fn pass_on(comm: &Communicator, own: &[f32]) -> Result<Vec<f32>, Error> {

@@ -32,7 +32,8 @@ use mscclpp_select::{Choice, OrderPolicy, Registry, Request};
 ///
 /// ```
 /// use mscclpp_core::types::ReduceOp;
-/// use mscclpp_exec::{Communicator, Error};
+/// use mscclpp_communicator::Communicator;
+/// use mscclpp_exec::Error;
 ///
 /// # fn main() -> Result<(), Error> {
 /// // Three ranks in this process, each on a thread.
@@ -320,7 +321,8 @@ impl Communicator {
     ///
     /// ```
     /// # use mscclpp_core::types::ReduceOp;
-    /// # use mscclpp_exec::{Communicator, Error};
+    /// # use mscclpp_communicator::Communicator;
+    /// # use mscclpp_exec::Error;
     /// # fn step(comm: &Communicator, gradients: &mut [f32]) -> Result<(), Error> {
     /// comm.all_reduce_in_place(gradients, ReduceOp::Avg)?;
     /// let finite = gradients.iter().all(|gradient| gradient.is_finite());
@@ -410,7 +412,9 @@ impl Communicator {
     ///
     /// ```
     /// # use mscclpp_core::types::ReduceOp;
-    /// # use mscclpp_exec::{Communicator, Error, select::OrderPolicy};
+    /// # use mscclpp_communicator::Communicator;
+    /// # use mscclpp_exec::Error;
+    /// # use mscclpp_select::OrderPolicy;
     /// # fn step(comm: &Communicator, activations: &mut [f32]) -> Result<(), Error> {
     /// // The bits of a row may not depend on how many rows are in the batch.
     /// comm.set_order_policy(OrderPolicy::RankOrder);

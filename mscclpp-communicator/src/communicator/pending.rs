@@ -73,7 +73,8 @@ impl Communicator {
     ///
     /// ```
     /// # use mscclpp_core::types::ReduceOp;
-    /// # use mscclpp_exec::{Communicator, Error};
+    /// # use mscclpp_communicator::Communicator;
+    /// # use mscclpp_exec::Error;
     /// # fn main() -> Result<(), Error> {
     /// # let comm = Communicator::local(1)?.remove(0);
     /// let mut gradients = vec![1.0_f32; 1000];

@@ -19,7 +19,8 @@ impl Communicator {
     /// job that runs.
     ///
     /// ```
-    /// # use mscclpp_exec::{Communicator, Error};
+    /// # use mscclpp_communicator::Communicator;
+    /// # use mscclpp_exec::Error;
     /// # fn main() -> Result<(), Error> {
     /// let comm = Communicator::local(1)?.remove(0);
     /// comm.barrier()?;

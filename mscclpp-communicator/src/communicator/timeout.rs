@@ -13,7 +13,8 @@ impl Communicator {
     /// ```
     /// # use std::time::Duration;
     /// # use mscclpp_core::types::ReduceOp;
-    /// # use mscclpp_exec::{Communicator, Error};
+    /// # use mscclpp_communicator::Communicator;
+    /// # use mscclpp_exec::Error;
     /// # fn main() -> Result<(), Error> {
     /// # let comm = Communicator::local(1)?.remove(0);
     /// # let mut status = [0_u32];

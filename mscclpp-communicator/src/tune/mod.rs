@@ -6,7 +6,8 @@
 //!
 //! ```no_run
 //! use mscclpp_core::collective::CollectiveKind;
-//! use mscclpp_exec::{Communicator, Error};
+//! use mscclpp_communicator::Communicator;
+//! use mscclpp_exec::Error;
 //! use mscclpp_communicator::tune::Tuner;
 //!
 //! # fn main() -> Result<(), Error> {

@@ -2,7 +2,7 @@
 //! other without copies.
 //!
 //! ```no_run
-//! # use mscclpp_exec::cuda::{Device, DeviceBuffer, dlpack};
+//! # use mscclpp_exec::{cuda::Device, cuda::DeviceBuffer, cuda::dlpack};
 //! # use mscclpp_exec::DataType;
 //! # fn f(device: &Device, capsule: *mut dlpack::ManagedTensor) -> Result<(), mscclpp_exec::Error> {
 //! // What a capsule named `dltensor` holds, which is renamed to `used_dltensor` then.

@@ -121,6 +121,7 @@ impl<'a> Lent<'a> {
     }
 
     /// Returns the number of elements.
+    #[allow(clippy::len_without_is_empty, reason = "a length in elements of a type")]
     pub fn len<T: Element>(&self) -> usize {
         self.slice.bytes as usize / size_of::<T>()
     }

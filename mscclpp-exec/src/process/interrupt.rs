@@ -22,7 +22,8 @@ thread_local! {
 ///
 /// ```
 /// # use mscclpp_core::types::ReduceOp;
-/// # use mscclpp_exec::{Communicator, Error, process::with_interrupt_check};
+/// # use mscclpp_communicator::Communicator;
+/// # use mscclpp_exec::{Error, process::with_interrupt_check};
 /// # fn main() -> Result<(), Error> {
 /// # let comm = Communicator::local(1)?.remove(0);
 /// # let mut data = [1.0_f32];

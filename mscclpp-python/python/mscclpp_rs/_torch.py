@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import functools
 import os
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -208,7 +209,7 @@ class Backend(_BASE):  # type: ignore[misc]
     def abort(self) -> None:
         """Ends the group for all its ranks: their calls raise ``RankLostError`` with this rank."""
         self._native.abort("torch.distributed: abort was called")
-        self._native.close()
+        self._native.close(False)
 
     def shutdown(self) -> None:
         """Leaves the group after the calls that were made so far."""
@@ -702,8 +703,11 @@ def autoload() -> None:
 def _shut_down() -> None:
     if os.getpid() != _PROCESS:
         return
+    # After an exception that nothing caught, nobody may ever receive what is buffered.
+    waits = getattr(sys, "last_value", None) is None
     for backend in list(_BACKENDS):
-        backend.shutdown()
+        backend._native.close(waits)
+        _BACKENDS.discard(backend)
     _native.end_callbacks()
 
 

@@ -10,6 +10,7 @@ mod submit;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::{UniqueId, place};
 use mscclpp_communicator::Communicator;
@@ -26,7 +27,7 @@ use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
 use crate::signals::{interruptible, raise_signal};
 use crate::tensor::{View, current_stream, views};
-use crate::work::PyWork;
+use crate::work::{PyWork, SIGNAL_INTERVAL};
 
 /// A tensor, or a list of tensors.
 type Object<'py> = Bound<'py, PyAny>;
@@ -274,13 +275,22 @@ impl PyCommunicator {
     }
 
     /// Ends the threads of this rank after the calls that were made so far. Waits for the other ranks to receive the sends that are
-    /// buffered, at most for the timeout of calls.
-    fn close(&self, py: Python<'_>) {
+    /// buffered, at most for the timeout of calls, if it `waits`.
+    #[pyo3(signature = (waits = true))]
+    fn close(&self, py: Python<'_>, waits: bool) -> PyResult<()> {
         if self.ranks.is_copy() {
-            return;
+            return Ok(());
         }
         self.ranks.queue.close();
-        let timeout = self.ranks.timeout(-1).unwrap_or_else(|| self.ranks.comm.timeout());
-        py.detach(|| self.ranks.point_to_point.close(timeout));
+        let timeout =
+            if waits { self.ranks.timeout(-1).unwrap_or_else(|| self.ranks.comm.timeout()) } else { Duration::ZERO };
+        let started = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(started.elapsed()).min(SIGNAL_INTERVAL);
+            if py.detach(|| self.ranks.point_to_point.close(left)) || left.is_zero() {
+                return Ok(());
+            }
+            py.check_signals()?;
+        }
     }
 }

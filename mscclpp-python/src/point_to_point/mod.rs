@@ -86,6 +86,9 @@ impl PointToPoint {
             let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(senders.entry(peer).or_default())
         };
+        if let Some(failure) = sender.failure() {
+            return Err(failure);
+        }
         let outgoing = Outgoing::new(comm, view, peer, tag);
         let sent = tensor.py().detach(|| sender.send_at_once(&outgoing));
         if let Some(sent) = sent {
@@ -95,8 +98,7 @@ impl PointToPoint {
             completion.finish(Ok(rank));
         } else {
             let (keep, finished) = (tensor.clone().unbind(), Arc::clone(&completion));
-            sender.push(move || {
-                let sent = outgoing.send();
+            sender.push_without_room(outgoing, move |sent| {
                 drop(keep);
                 finished.finish(sent);
             })?;
@@ -136,10 +138,12 @@ impl PointToPoint {
     }
 
     /// Ends the threads that are not in a transfer, after the sends that are buffered, for which it waits at most for `timeout`.
-    pub(crate) fn close(&self, timeout: Duration) {
+    /// Returns whether none is left.
+    pub(crate) fn close(&self, timeout: Duration) -> bool {
         let senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let end = Instant::now().checked_add(timeout);
-        senders.values().for_each(|sender| sender.close(end));
+        let end = Instant::now() + timeout;
+        let are_sent = senders.values().all(|sender| sender.close(end));
         self.receivers.close();
+        are_sent
     }
 }

@@ -1,11 +1,14 @@
 //! Sends to another rank: at once, from a buffer, or by a thread while the caller waits.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::place;
 use mscclpp_communicator::Communicator;
 use mscclpp_exec::error::ErrorKind;
+use mscclpp_exec::process::with_interrupt_check;
 
 use super::header::Header;
 use crate::failure::Failure;
@@ -15,21 +18,51 @@ use crate::tensor::View;
 /// Maximum number of bytes of the sends to a rank that are buffered.
 const MAX_BUFFERED: usize = 4 << 20;
 
-/// How long a buffered send waits for its receiver: as long as the process and the other one exist.
-const PATIENCE: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Timeout of a buffered send: none, as long as no other send waits for it.
+const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The sends to a rank, in their order.
 #[derive(Default)]
 pub(super) struct Sender {
     queue: Arc<Queue>,
-    /// Bytes of the messages that are buffered, their headers included.
-    buffered: Mutex<usize>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
+#[derive(Default)]
+struct State {
+    /// Bytes of the messages that are buffered, their headers included.
+    buffered: usize,
+    /// When the timeouts of the sends end that found no room, in their order: until then, those before them are received.
+    ends: VecDeque<Instant>,
+    /// The first failure of a buffered send, whose caller has continued.
+    failure: Option<Failure>,
+}
+
+thread_local! {
+    /// The sender whose buffered message this thread sends.
+    static SENDER: RefCell<Option<Arc<Sender>>> = const { RefCell::new(None) };
+}
+
+/// Returns whether the timeout of a send has ended that waits for the buffered one of this thread.
+fn has_expired() -> bool {
+    SENDER.with_borrow(|sender| sender.as_ref().is_some_and(|sender| sender.lock().has_expired()))
+}
+
+impl State {
+    fn has_expired(&self) -> bool {
+        self.ends.front().is_some_and(|end| *end <= Instant::now())
+    }
+}
+
 impl Sender {
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.buffered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the failure of an earlier send that was buffered.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.lock().failure.clone()
     }
 
     /// Sends a message, if that takes no wait; `None` otherwise.
@@ -38,12 +71,11 @@ impl Sender {
         outgoing.is_immediate().then(|| outgoing.send())
     }
 
-    /// Copies a message, if there is room for it. Returns what sends it. A failure ends the communicator of the two ranks, so that
-    /// their later transfers report it.
+    /// Copies a message, if there is room for it. Returns what sends it. A failure is that of all later sends.
     pub(super) fn buffer(self: &Arc<Self>, outgoing: &Outgoing) -> Option<impl FnOnce() + Send + use<>> {
         let bytes = size_of::<Header>() + outgoing.view.bytes;
-        let mut buffered = self.lock();
-        if *buffered + bytes > MAX_BUFFERED {
+        let mut state = self.lock();
+        if state.buffered + bytes > MAX_BUFFERED || !state.ends.is_empty() {
             return None;
         }
         let mut data = Vec::new();
@@ -52,13 +84,63 @@ impl Sender {
         }
         // SAFETY: the tensor exists, and Python does not change it during the call.
         data.extend_from_slice(unsafe { outgoing.view.slice::<u8>() });
-        *buffered += bytes;
-        let (room, comm) = (Room { sender: Arc::clone(self), bytes }, outgoing.comm.with_timeout(PATIENCE));
+        state.buffered += bytes;
+        let (room, comm) = (Room { sender: Arc::clone(self), bytes }, outgoing.comm.with_timeout(UNLIMITED));
         let (header, peer) = (outgoing.header, outgoing.peer);
         Some(move || {
-            _ = send(&comm, &header, &data, peer);
+            SENDER.set(Some(Arc::clone(&room.sender)));
+            let sent = with_interrupt_check(has_expired, || send(&comm, &header, &data, peer));
+            SENDER.take();
+            if let Err(failure) = sent {
+                room.sender.fail(failure, comm.rank(), peer);
+            }
             drop(room);
         })
+    }
+
+    /// Records the failure of a buffered send of `rank`.
+    fn fail(&self, failure: Failure, rank: u32, peer: u32) {
+        let mut state = self.lock();
+        let failure = match state.has_expired() {
+            false => failure,
+            true => {
+                let late =
+                    "did not receive the sends before this one, which fill the buffer of 4 MiB, within the timeout";
+                let message = format!(
+                    "rank {peer} {late}; if rank {peer} is in a send to rank {rank}, both wait for each other: receive first on one of them"
+                );
+                Failure::of_kind(ErrorKind::Timeout.name(), "send", message)
+                    .with_cause(peer, late.to_owned())
+                    .on(rank, "send")
+            }
+        };
+        state.failure.get_or_insert(failure);
+    }
+
+    /// Adds a send that found no room, which a thread makes within the timeout of the group. `finish` gets its result.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub(super) fn push_without_room(
+        self: &Arc<Self>,
+        outgoing: Outgoing,
+        finish: impl FnOnce(Result<u32, Failure>) + Send + 'static,
+    ) -> Result<(), Failure> {
+        let end = Instant::now().checked_add(outgoing.comm.timeout()).unwrap_or_else(|| Instant::now() + UNLIMITED);
+        self.lock().ends.push_back(end);
+        let sender = Arc::clone(self);
+        let pushed = self.push(move || {
+            let failure = {
+                let mut state = sender.lock();
+                state.ends.pop_front();
+                state.failure.clone()
+            };
+            finish(failure.map_or_else(|| outgoing.send(), Err));
+        });
+        if pushed.is_err() {
+            self.lock().ends.pop_back();
+        }
+        pushed
     }
 
     /// Adds a send, which a thread makes.
@@ -69,17 +151,18 @@ impl Sender {
         self.queue.push("send", Box::new(send))
     }
 
-    /// Admits no further sends, and waits until `end` for those that are buffered.
-    pub(super) fn close(&self, end: Option<Instant>) {
+    /// Admits no further sends, and waits until `end` for those that are buffered. Returns whether none is left.
+    pub(super) fn close(&self, end: Instant) -> bool {
         self.queue.close();
-        let mut buffered = self.lock();
-        while *buffered > 0 {
-            let left = end.map_or(PATIENCE, |end| end.saturating_duration_since(Instant::now()));
+        let mut state = self.lock();
+        while state.buffered > 0 {
+            let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                return false;
             }
-            buffered = self.changed.wait_timeout(buffered, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 }
 
@@ -91,7 +174,7 @@ struct Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        *self.sender.lock() -= self.bytes;
+        self.sender.lock().buffered -= self.bytes;
         self.sender.changed.notify_all();
     }
 }

@@ -25,9 +25,9 @@ pub type NativeError = Box<dyn std::error::Error + Send + Sync>;
 /// kernels use [channels](mscclpp_exec::cuda::channels) ([`Executor::channels`]).
 ///
 /// ```
-/// use mscclpp_exec::cuda::jit::{Function, Source};
+/// use mscclpp_exec::{cuda::jit::Function, cuda::jit::Source};
 /// use mscclpp_select::kernels::{NativeAlgorithm, NativeError};
-/// use mscclpp_exec::cuda::{DeviceSlice, Executor, Stream};
+/// use mscclpp_exec::{cuda::DeviceSlice, cuda::Executor, cuda::Stream};
 /// use mscclpp_select::Request;
 ///
 /// /// Every rank gets rank 0's input: one kernel copies it.

@@ -38,7 +38,8 @@ const STAGING_LIMIT: u64 = 64 << 20;
 ///
 /// ```no_run
 /// use mscclpp_core::types::ReduceOp;
-/// use mscclpp_exec::{Communicator, Error};
+/// use mscclpp_communicator::Communicator;
+/// use mscclpp_exec::Error;
 ///
 /// # fn main() -> Result<(), Error> {
 /// let comm = Communicator::from_env()?;
