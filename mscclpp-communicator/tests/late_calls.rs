@@ -41,7 +41,7 @@ fn check(text: &str, parts: &[&str]) {
 
 #[test]
 fn late_first_call_is_that_of_the_program() {
-    let here = " at mscclpp-exec/tests/late_calls.rs:";
+    let here = " at mscclpp-communicator/tests/late_calls.rs:";
     let all_reduce = |comm: &Communicator| comm.all_reduce_in_place(&mut [1_u32; 3], ReduceOp::Sum);
     check(&error(false, all_reduce), &["did not enter allreduce of 12 bytes u32", "(call 1)", here]);
     check(&error(false, |comm| comm.barrier()), &["did not enter barrier (call 1)", here]);
@@ -73,7 +73,7 @@ fn late_first_transfer_is_that_of_the_program() {
         &texts[0],
         &[
             "recv of rank 0 with rank 1",
-            "did not enter transfer of 4 u8 from rank 1 (call 1) at mscclpp-exec/tests/late_calls.rs:",
+            "did not enter transfer of 4 u8 from rank 1 (call 1) at mscclpp-communicator/tests/late_calls.rs:",
         ],
     );
 }

@@ -200,7 +200,14 @@ mod tests {
 
     fn report(number: u64, returned: u64, waiting: u64) -> CallReport {
         let (name, at) = (|| "allreduce".to_owned(), || Some("a.rs:1:2".to_owned()));
-        let call = |number| ReportedCall { number, id: 7, name: name(), at: at(), ..Default::default() };
+        let call = |number| ReportedCall {
+            number,
+            program_number: number,
+            id: 7,
+            name: name(),
+            at: at(),
+            ..Default::default()
+        };
         let waited = if waiting == 0 { Duration::ZERO } else { TWO_SECONDS };
         let calls = (1..=number).map(call).collect();
         CallReport {
