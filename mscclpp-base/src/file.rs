@@ -145,7 +145,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// ```
 pub trait SavePlan {
     /// Writes a plan to a file, with [`write_atomic`], in the format of the path's extension: `.json` MSCCL++ JSON, `.plan` text,
-    /// `.mscclpp` the image. [`Plan::load`] reads them all.
+    /// `.mscclpp` the image. `Plan::load` reads them all.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a path with another extension or none; what the system says.

@@ -43,7 +43,7 @@ pub trait LoadPlan: Sized {
     /// Loads a plan from the bytes of a file: MSCCL++ JSON, [text](mscclpp_plan::text), or an image. Makes all checks.
     ///
     /// # Cost
-    /// Reading is linear in the length; [`check`](fn@crate) documents the cost of the checks.
+    /// Reading is linear in the length; [`check`](fn@crate::check) documents the cost of the checks.
     ///
     /// # Errors
     /// The errors of reading the bytes; if there are none, the findings of the checks.

@@ -1,4 +1,4 @@
-//! Executors, memory, selection and collective calls: runs the plans of [`mscclpp_core`].
+//! Executors: run the plans of [`mscclpp_core`].
 //!
 //! Ranks of one process run a plan like this:
 //!
@@ -16,23 +16,18 @@
 //! # }
 //! ```
 //!
-//! Ranks of a job make collective calls without a plan of their own: [`Communicator`].
-//!
 //! | item | what it has |
 //! |---|---|
-//! | [`Communicator`] | collective calls on slices, over [`mscclpp_bootstrap`] |
-//! | [`select`], [`tune`] | which algorithm serves a call, and what is fastest |
 //! | [`cpu`] | all ranks of a plan in one process |
-//! | [`process`] | a process for each rank |
-//! | [`cuda`] | CUDA devices |
+//! | `process` | a process for each rank |
+//! | `cuda` | CUDA devices |
 //! | [`Message`], [`DataType`], [`AccumType`] | message sizes, element types, reductions |
 //! | [`verify`] | verification of results |
-//! | [`validate`] | proof of what executors run |
-//! | [`flight_recorder`] | dumps of the ranks whose call failed |
-//! | [`status`], [`metrics`] | what the ranks of a running job are doing, and counters of their calls |
 //! | [`mod@file`], [`error`] | files that are replaced atomically; errors of all executors |
 //!
-//! Ranks as processes, and what builds on them (communicators, CUDA, dumps, the validator), need Linux and the feature `process`,
+//! `mscclpp-select` chooses plans, `mscclpp-communicator` makes collective calls, `mscclpp-validate` proves what runs here.
+//!
+//! Ranks as processes, and what builds on them (CUDA), need Linux and the feature `process`,
 //! which is on by default. Everything else compiles for Windows and macOS too.
 #![deny(unsafe_code)]
 

@@ -24,7 +24,7 @@ pub enum CollectiveKind {
     /// The root ends with the reduction of all inputs.
     Reduce,
     /// Chunk counts chosen by the author; the postconditions are what the program states with
-    /// [`expect`](crate::dsl::Program::expect).
+    /// `expect`.
     Custom {
         /// Chunks of every rank's input.
         input: u32,

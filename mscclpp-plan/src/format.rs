@@ -7,17 +7,17 @@ use super::{Plan, PlanTree, text};
 use crate::diag::{Diagnostic, Diagnostics};
 
 impl Plan {
-    /// Returns the plan as MSCCL++ JSON, which [`load`](Self::load) reads.
+    /// Returns the plan as MSCCL++ JSON, which `load` reads.
     pub fn to_json(&self) -> String {
         json::write(&self.tree(), Style::Pretty)
     }
 
-    /// Returns the plan as [text], which [`load`](Self::load) reads.
+    /// Returns the plan as [text], which `load` reads.
     pub fn to_text(&self) -> String {
         self.to_string()
     }
 
-    /// Returns the bytes of a file of a format, which [`load`](Self::load) reads.
+    /// Returns the bytes of a file of a format, which `load` reads.
     pub fn to_bytes(&self, format: Format) -> Vec<u8> {
         match format {
             Format::Json => self.to_json().into_bytes(),

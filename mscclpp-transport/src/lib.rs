@@ -48,6 +48,7 @@
 #![deny(unsafe_code)]
 #![allow(
     missing_docs,
+    rustdoc::private_intra_doc_links,
     clippy::len_without_is_empty,
     clippy::should_implement_trait,
     clippy::new_without_default,

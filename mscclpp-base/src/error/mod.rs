@@ -439,7 +439,7 @@ pub enum Error {
         /// The failure in the communicator of the two ranks.
         source: Box<Error>,
     },
-    /// Device memory of a caller's that the ranks cannot share: [`OnStream::register`](crate::OnStream::register) and
+    /// Device memory of a caller's that the ranks cannot share: `OnStream::register` and
     /// `PreparedPlan::bind` need memory of one allocation that other processes can map.
     #[error("device memory cannot be shared, because of rank {rank}: {reason}")]
     NotShareable {

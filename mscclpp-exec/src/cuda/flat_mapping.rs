@@ -9,7 +9,7 @@ use mscclpp_base::error::Error;
 
 /// Memory of all ranks of a communicator on one host, mapped in one range of addresses of this rank's device, that of each rank
 /// at the same distance from the one before: for kernels of the user, which compute the addresses. Of
-/// [`OnStream::flat_mapping`](mscclpp_communicator::OnStream::flat_mapping).
+/// `OnStream::flat_mapping`.
 ///
 /// The memory stays mapped until this is dropped, which must not happen as long as work uses it.
 pub struct FlatMapping {

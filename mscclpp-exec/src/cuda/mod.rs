@@ -24,6 +24,7 @@
 //! bytes of payload. Switch channels go through multicast objects where these are available ([`SwitchPath`]), otherwise
 //! to the members' memories one by one.
 
+#[doc(hidden)]
 pub mod abi;
 mod addresses;
 mod buffers;

@@ -9,7 +9,7 @@ use super::multicast::{self, MulticastObject};
 use mscclpp_base::error::Error;
 
 /// Memory of all ranks of a communicator, which this rank's device accesses directly where the ranks are on one node: for streams
-/// and kernels of the user, which use the addresses. Of [`OnStream::peer_window`](mscclpp_communicator::OnStream::peer_window).
+/// and kernels of the user, which use the addresses. Of `OnStream::peer_window`.
 ///
 /// The memory of other ranks stays mapped until this is dropped, which must not happen as long as work uses it.
 pub struct PeerWindow {

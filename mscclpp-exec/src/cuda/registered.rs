@@ -15,7 +15,7 @@ use mscclpp_base::error::Error;
 /// Where registered memory goes when its owner drops it, until no rank uses it any more.
 pub type Dropped = OnceLock<Box<dyn Send + Sync>>;
 
-/// Device memory that the caller allocated, registered with a communicator by [`OnStream::register`](mscclpp_communicator::OnStream::register):
+/// Device memory that the caller allocated, registered with a communicator by `OnStream::register`:
 /// calls on it and on its parts use it in place. It is freed by the first `alloc` or `register` after all ranks have dropped it,
 /// or with the communicator.
 pub struct Registered<M: Send + Sync + 'static> {

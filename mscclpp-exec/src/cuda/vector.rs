@@ -14,7 +14,7 @@ use super::uses::Unused;
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 
-/// Elements in device memory, for calls of a communicator: [`OnStream::alloc`](mscclpp_communicator::OnStream::alloc) allocates registered
+/// Elements in device memory, for calls of a communicator: `OnStream::alloc` allocates registered
 /// memory, which calls use without copies, [`new`](Self::new) any other. Dropping it waits for the calls that use it; if its
 /// address was taken ([`as_slice`](Self::as_slice)) or a call was captured, until the device is idle.
 ///

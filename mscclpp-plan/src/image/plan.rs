@@ -63,7 +63,7 @@ impl Plan {
     }
 
     /// Creates a plan from bytes of any source, after validating all of them. Does not check the plan itself;
-    /// [`Plan::load`] does.
+    /// `Plan::load` does.
     ///
     /// # Errors
     /// Any difference from an image that [`Plan::new`] writes: another format or version, missing or changed bytes,
@@ -186,7 +186,7 @@ impl Plan {
         self.tags().find_map(|(found, value)| (found == key).then_some(value))
     }
 
-    /// Returns the program's expectations of its outputs ([`Program::expect`](crate::dsl::Program::expect)), without
+    /// Returns the program's expectations of its outputs (`Program::expect`), without
     /// their source locations.
     pub fn expectations(&self) -> impl Iterator<Item = Expectation> {
         expectations(self.expectation_words())

@@ -51,7 +51,7 @@ pub enum Style {
 
 /// Reads a plan file. Returns its tree and the warnings.
 ///
-/// The tree has what the file states, right or wrong: [`Plan::load`](super::Plan::load) calls the checker, which checks
+/// The tree has what the file states, right or wrong: `Plan::load` calls the checker, which checks
 /// whether numbers refer to existing entries and whether the plan satisfies the postcondition of its collective. Time
 /// and memory are linear in the length of the text.
 ///
@@ -90,7 +90,7 @@ pub fn read_rank(text: &str, rank: u32) -> Result<PlanTree, Diagnostics> {
 /// Writes a plan file.
 ///
 /// Reading it gives the tree again. Keys of this library appear only if the tree has values for which MSCCL++ has no
-/// key; [`for_reference`](crate::export::for_reference) returns a tree without such values.
+/// key; `for_reference` returns a tree without such values.
 pub fn write(plan: &PlanTree, style: Style) -> String {
     write::write(plan, style)
 }

@@ -146,7 +146,7 @@ pub fn print(plan: &PlanTree) -> String {
     PlanText::new(plan).to_string()
 }
 
-/// Reads a plan from text. Does not check the plan; [`Plan::load`] does.
+/// Reads a plan from text. Does not check the plan; `Plan::load` does.
 ///
 /// # Cost
 /// Time and memory are proportional to the length of the text, except for lookups in sorted tables.

@@ -122,7 +122,7 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
     /// its output, of the lengths that the request states, or, in place, its one buffer and an empty slice.
     ///
     /// # Errors
-    /// Usually those of [`Function::launch`](super::jit::Function::launch).
+    /// Usually those of [`Function::launch`](mscclpp_exec::cuda::jit::Function::launch).
     ///
     /// # Safety
     /// The slices must be memory that every device of the executor can access. No other work may use them until the

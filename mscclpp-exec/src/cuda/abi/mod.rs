@@ -1,7 +1,7 @@
 //! Everything that host and device share: the only definition of these numbers, enums and structs.
 //!
 //! `kernels/abi.h` is generated from this module, and a test fails if it is stale. The header asserts the size of every
-//! struct and the offset of every field. [`HASH`] covers all names, types and values; kernels carry the hash of the
+//! struct and the offset of every field. `HASH` covers all names, types and values; kernels carry the hash of the
 //! header that they were compiled with, and a module with another hash is rejected when it is loaded.
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Channels for user-supplied kernels: a kernel of one rank writes to the memory of the others, and synchronizes with their kernels.
 //!
-//! [`OnStream::channels`](mscclpp_communicator::OnStream::channels) connects all ranks over memory that each of them has allocated. The result returns
+//! `OnStream::channels` connects all ranks over memory that each of them has allocated. The result returns
 //! plain structs, which a kernel takes as parts of its argument and which `mscclpp_channels.h` declares for the device:
 //!
 //! | on the host | on the device | operations |
@@ -402,7 +402,7 @@ impl Own {
 
 impl Executor {
     /// Allocates `len` shared elements on each rank, zero at first, and connects kernels of all ranks by channels over them: for
-    /// [native algorithms](super::native). A call of all ranks with the same arguments. Waits of kernels have the
+    /// native algorithms. A call of all ranks with the same arguments. Waits of kernels have the
     /// executor's [timeout](Self::timeout). No rank may drop the result while kernels of other ranks may access its memory.
     ///
     /// # Errors

@@ -10,7 +10,7 @@
 //!
 //! The source omits transfers of 0 chunks and loops without operations. All other operations are in the plan's order;
 //! where operands and ids are cached, a statement's index refers to those of its operation, in each iteration of a
-//! loop. [`validate_kernel`](mscclpp_validate::validate_kernel) reads a source and compares it with the plan.
+//! loop. `validate_kernel` reads a source and compares it with the plan.
 
 mod shape;
 mod vectorizable;
