@@ -1,7 +1,7 @@
 //! Accesses of an operation to buffers, on any rank.
 
+use super::operands::{Packets, demand};
 use super::place::{LocatedOp, remotes, switch};
-use super::shape::{Packets, demand};
 use mscclpp_plan::raw::{BufferRef, OpKind, Operand, PlanTree};
 use mscclpp_plan::types::{BufferKind, ChannelKind};
 

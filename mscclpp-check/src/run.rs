@@ -1,8 +1,8 @@
 //! The rules that follow the abstract execution of a plan: `deadlock`, `race` and `dataflow`, all in one execution.
 
-use super::boundaries::LaunchBoundaries;
 use super::dataflow::Dataflow;
 use super::deadlock;
+use super::launch_boundaries::LaunchBoundaries;
 use super::machine::{AbstractMachine, Observer};
 use super::model::{self, CounterUse, Model};
 use super::race::{Disordered, RaceDetector, cross_launch};

@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::loops::rates::{ChunkSizes, Rate};
 use super::model::{Model, Size, rates};
 use super::pairing::{Pairs, signals, waits};
 use super::place::each;
+use super::rates::{ChunkSizes, Rate};
 use super::run::{RuleFindings, run};
 use super::view::View;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics};

@@ -49,9 +49,9 @@ fn levels_ask_what_they_say() {
 #[test]
 fn what_is_allowed_passes_and_nothing_else() {
     for (checks, body, expected) in [
-        ("allow(race)", RACE, None),
-        ("allow(M0210)", RACE, None),
-        ("allow(deadlock, race)", RACE, None),
+        ("allow(race, redundant_transfer)", RACE, None),
+        ("allow(M0210, M0229)", RACE, None),
+        ("allow(deadlock, race, redundant_transfer)", RACE, None),
         ("allow(deadlock)", RACE, Some("race")),
         ("allow(race)", UNMATCHED, Some("unmatched-wait")),
         // What is let pass by one rule, the next one may still mind.

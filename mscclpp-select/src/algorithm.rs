@@ -17,7 +17,7 @@ use mscclpp_core::plan::{LoadPlan, Plan};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
 
-use super::choice::Config;
+use super::choice::{Choice, Config};
 use super::constraints::{Constraints, Rejection, check_buffer_mode, machine};
 use super::dividing;
 use super::error::{CallError, LoadError, PlanError};
@@ -505,4 +505,10 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
         return Err((6, Rejection::Op { found }));
     }
     Ok(())
+}
+
+impl From<&Algorithm> for Choice {
+    fn from(algorithm: &Algorithm) -> Self {
+        Self::named(algorithm.name())
+    }
 }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::algorithm::Algorithm;
-
 /// How an algorithm is built, where it is configurable. The default leaves everything to the algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Config {
@@ -32,12 +30,6 @@ impl Choice {
     /// Returns an algorithm with its default configuration.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), config: Config::default() }
-    }
-}
-
-impl From<&Algorithm> for Choice {
-    fn from(algorithm: &Algorithm) -> Self {
-        Self::named(algorithm.name())
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::choice::Config;
 use super::constraints::Rejection;
+use super::decided_by::DecidedBy;
 use super::error::SelectError;
-use super::registry::DecidedBy;
 use super::request::Request;
 
 /// A registry's decision for a request, with every algorithm of the collective. Its text has a line for each.

@@ -9,6 +9,7 @@
 mod algorithm;
 mod choice;
 mod constraints;
+mod decided_by;
 mod dividing;
 mod error;
 mod explain;
@@ -27,6 +28,7 @@ mod usual;
 pub use algorithm::Algorithm;
 pub use choice::{Choice, Config};
 pub use constraints::{Constraints, Rejection};
+pub use decided_by::DecidedBy;
 pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
 pub use explain::{CandidateOutcome, Explanation, Outcome};
 pub use limits::LaunchLimits;
@@ -34,5 +36,5 @@ pub use native::{Buffers, Call};
 pub use order::OrderPolicy;
 #[doc(hidden)]
 pub use order::is_reduced_by_switches;
-pub use registry::{DecidedBy, Decision, Registry};
+pub use registry::{Decision, Registry};
 pub use request::{Backend, CALLS, Request};

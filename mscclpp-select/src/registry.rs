@@ -10,11 +10,12 @@ use sha2::Digest;
 use super::algorithm::{Algorithm, num_blocks};
 use super::choice::{Choice, Config};
 use super::constraints::Rejection;
+use super::decided_by::DecidedBy;
 use super::error::{PlanError, RegistryError, SelectError};
 use super::explain::{CandidateOutcome, Explanation, Outcome};
 use super::limits::LaunchLimits;
 use super::order::OrderPolicy;
-use super::request::{Backend, Bytes, CALLS, Request};
+use super::request::{Backend, CALLS, Request};
 use super::rules::RULES;
 use super::tuning::{MachineInfo, TABLE_VARIABLE, TableError, TuningTable};
 use mscclpp_algorithms as algorithms;
@@ -85,37 +86,6 @@ pub struct Decision {
     pub config: Config,
     /// What decided, and why.
     pub decided_by: DecidedBy,
-}
-
-/// What decided the selection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DecidedBy {
-    /// The selector that was set.
-    Selector,
-    /// The tuning table; bytes of the entry.
-    Table(u64),
-    /// The caller forced the algorithm, for measuring.
-    Forced,
-    /// The application registered the algorithm.
-    Added,
-    /// A default rule; its reason.
-    Rule(&'static str),
-    /// The first eligible algorithm, because no rule covers the request.
-    First,
-}
-
-impl fmt::Display for DecidedBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Table(bytes) => return write!(f, "tuning table entry for {}", Bytes(*bytes)),
-            Self::Forced => "forced by the caller",
-            Self::Selector => "choice of the selector",
-            Self::Added => "registered by the application",
-            Self::Rule(because) => because,
-            Self::First => "first eligible algorithm",
-        })
-    }
 }
 
 /// The same algorithms, selector, table and limits; compiled plans and logged decisions are those of each registry.

@@ -104,8 +104,7 @@ fn listed(file: &str, from: &str, to: &str) -> Vec<String> {
 
 #[test]
 fn crates_are_published_after_what_they_depend_on() {
-    let order = listed("CONTRIBUTING.md", "\n## Releasing\n", "\n\n## ");
-    assert_eq!(order, listed("scripts/package.sh", "crates=(", ")"), "CONTRIBUTING.md and scripts/package.sh");
+    let order = listed("scripts/package.sh", "crates=(", ")");
     let packages = metadata("--no-deps");
     // An empty list of registries is `publish = false`.
     let published = packages.iter().filter(|package| package["publish"].is_null());

@@ -23,7 +23,7 @@ mod port;
 mod preload;
 
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../../mscclpp-communicator/tests/common/rounds.rs"]
+#[path = "../../../mscclpp-communicator/tests/faults/rounds.rs"]
 mod rounds;
 
 use libtest_mimic::{Arguments, Trial};

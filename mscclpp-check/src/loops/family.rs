@@ -21,7 +21,7 @@ struct Affine {
     slope: i128,
 }
 
-/// Combinations of trip counts: numbers `first`, `first + step`, … up to `last` ([`Trips`](super::rates::Trips)).
+/// Combinations of trip counts: numbers `first`, `first + step`, … up to `last` ([`Trips`](crate::rates::Trips)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Family {
     pub(super) first: u64,

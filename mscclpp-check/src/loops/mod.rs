@@ -73,7 +73,6 @@
 mod family;
 mod packets;
 mod proof;
-pub(super) mod rates;
 pub(super) mod rolled;
 #[cfg(test)]
 mod tests;
@@ -187,7 +186,7 @@ fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<LocatedOp>) -> 
     let mut steps = 0_u128;
     each(view, &mut |at| {
         let repeated = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref());
-        let trips = repeated.map_or(1, |body| rates::Rate::of(body, rolled.sizes.grain).trips(size));
+        let trips = repeated.map_or(1, |body| crate::rates::Rate::of(body, rolled.sizes.grain).trips(size));
         steps = steps.saturating_add(trips);
     });
     let model = (steps <= MAX_STEPS).then(|| Size::real(view, size, rolled.sizes.grain)).flatten();

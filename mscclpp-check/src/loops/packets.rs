@@ -17,11 +17,11 @@
 use std::collections::BTreeMap;
 
 use super::Obstacle;
-use super::rates::Rate;
 use super::rolled::Action;
 use crate::access::accesses;
+use crate::operands::{Packets, demand};
 use crate::place::{LocatedOp, each};
-use crate::shape::{Packets, demand};
+use crate::rates::Rate;
 use crate::view::View;
 use mscclpp_plan::raw::{OpKind, PlanTree, Slice};
 use mscclpp_plan::types::ChannelKind;

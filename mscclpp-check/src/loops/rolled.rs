@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::packets::{self, Links};
-use super::rates::{ChunkSizes, Rate, Trips};
 use super::{Obstacle, too_many_combinations};
 use crate::pairing::{Pairs, signals, waits};
 use crate::place::LocatedOp;
+use crate::rates::{ChunkSizes, Rate, Trips};
 use crate::view::View;
 use mscclpp_plan::raw::{Op, OpKind};
 

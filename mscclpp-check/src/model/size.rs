@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::super::loops::rates::Rate;
 use super::super::place::each;
 use super::super::race::every::{Demand, asks};
 use super::super::view::View;
+use crate::rates::Rate;
 use mscclpp_plan::diag::{Code, Diagnostic, Site};
 use mscclpp_plan::raw::{LoopBody, PlanTree, Slice};
 

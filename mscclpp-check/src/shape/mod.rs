@@ -18,11 +18,8 @@
 //! The rule checks every entry separately. After this rule, executors and the other rules index without checks, and
 //! windows and slices of an operand stay inside of it.
 
-mod operands;
 mod operation;
 mod overlap;
-
-pub(super) use operands::{Packets, demand};
 
 use std::collections::BTreeMap;
 

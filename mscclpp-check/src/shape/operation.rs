@@ -5,8 +5,8 @@ use std::fmt::Write;
 use smallvec::SmallVec;
 
 use super::super::place::{LocatedOp, remotes, switch};
-use super::operands::{Count, Ids, Packets, Side, demand};
 use super::{Findings, overlap};
+use crate::operands::{Count, Ids, Packets, Side, demand};
 use mscclpp_plan::diag::{Code, Diagnostic};
 use mscclpp_plan::raw::{BufferRef, Op, OpKind, Operand, PlanTree, RemoteBuffer};
 use mscclpp_plan::types::{BlockSync, BufferKind, ChannelKind};

@@ -6,7 +6,6 @@
 mod calls;
 mod causes;
 mod deaths;
-#[path = "../common/fault_case.rs"]
 mod fault_case;
 mod meeting;
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
@@ -14,7 +13,6 @@ mod port;
 mod process;
 mod rank;
 mod round;
-#[path = "../common/rounds.rs"]
 mod rounds;
 
 use std::time::{Duration, Instant};

@@ -1,14 +1,14 @@
 //! Long sequences of calls and of failures, after which the process uses no more resources than after the first ones.
 //! One test at a time, because they count the resources of their process.
 //!
-//! `cargo test --release -p mscclpp-exec --test soak -- --include-ignored` makes a million calls.
+//! `cargo test --release -p mscclpp-communicator --test soak -- --include-ignored` makes a million calls.
 
 mod calls;
 mod causes;
-#[path = "../common/fault_case.rs"]
+#[path = "../faults/fault_case.rs"]
 mod fault_case;
 mod resources;
-#[path = "../common/rounds.rs"]
+#[path = "../faults/rounds.rs"]
 mod rounds;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

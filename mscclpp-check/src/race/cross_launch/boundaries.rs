@@ -15,11 +15,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::super::boundaries::LaunchBoundaries;
 use super::super::super::model::Space;
 use super::super::shadow_memory::{NONE, RecordedAccess};
 use super::super::{Agent, RaceDetector};
 use super::{Ends, Order, Want, follows, last_accesses};
+use crate::launch_boundaries::LaunchBoundaries;
 
 /// Maximum number of pairs of accesses to a rank's scratch that are compared, over all ranks; a plan with more is not
 /// analyzed.

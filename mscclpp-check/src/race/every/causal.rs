@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use smallvec::{SmallVec, smallvec};
 
 use super::{Demand, asks};
-use crate::loops::rates::Rate;
 use crate::model::{self, Model};
 use crate::race::release_queues::Thread;
+use crate::rates::Rate;
 use mscclpp_plan::raw::OpKind;
 
 /// By rate, the number of events in one iteration of every loop of the rate.

@@ -106,6 +106,7 @@ impl CallHistory {
     }
 
     /// Records that this rank makes a call on devices.
+    #[cfg(feature = "cuda")]
     pub(in super::super) fn begin_on_devices(&self, number: u64) {
         self.device_call_at.store(coarse_time(), Relaxed);
         self.device_call.store(number, Release);

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use crate::loops::rates::Rate;
 use crate::model::{self, Model, Size};
 use crate::pairing::{self, Pairs};
+use crate::rates::Rate;
 use crate::run::run;
 use crate::testing::plan;
 use crate::{check, shape};

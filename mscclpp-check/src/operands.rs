@@ -4,17 +4,17 @@ use mscclpp_plan::raw::OpKind;
 use mscclpp_plan::types::ChannelKind;
 
 /// The requirements of a kind of operation.
-pub(in super::super) struct Demand {
+pub(super) struct Demand {
     /// Kinds of channel, one of which it has; none at all if empty.
-    pub(in super::super) channels: &'static [ChannelKind],
-    pub(in super::super) ids: Ids,
-    pub(in super::super) srcs: Side,
-    pub(in super::super) dsts: Side,
+    pub(super) channels: &'static [ChannelKind],
+    pub(super) ids: Ids,
+    pub(super) srcs: Side,
+    pub(super) dsts: Side,
 }
 
 /// The meaning of the list of ids.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Ids {
+pub(super) enum Ids {
     Nothing,
     /// One or more channels of the thread block, each once.
     Channels,
@@ -29,22 +29,22 @@ pub(in super::super) enum Ids {
 }
 
 /// The numbers of local, remote and switch operands of a side, local ones first, and which of them are packets.
-pub(in super::super) struct Side {
-    pub(in super::super) local: Count,
-    pub(in super::super) remote: Count,
-    pub(in super::super) switch: Count,
-    pub(in super::super) packets: Packets,
+pub(super) struct Side {
+    pub(super) local: Count,
+    pub(super) remote: Count,
+    pub(super) switch: Count,
+    pub(super) packets: Packets,
     /// Whether no operand at all is enough, and whether a single one is: local, remote, switch.
     pub(super) none: bool,
     pub(super) one: [bool; 3],
 }
 
 /// Minimum and maximum.
-pub(in super::super) type Count = (usize, usize);
+pub(super) type Count = (usize, usize);
 
 /// Which operands of a side are packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Packets {
+pub(super) enum Packets {
     Nothing,
     All,
     /// All but the first.
@@ -53,7 +53,7 @@ pub(in super::super) enum Packets {
 
 impl Packets {
     /// Returns whether the operand at a position of the side is packets.
-    pub(in super::super) const fn at(self, position: usize) -> bool {
+    pub(super) const fn at(self, position: usize) -> bool {
         match self {
             Self::Nothing => false,
             Self::All => true,
@@ -93,7 +93,7 @@ const fn result_and_remotes(locals: usize, packets: Packets) -> Side {
 const WINDOW: Side = side((0, 0), (0, 0), (1, 1), Packets::Nothing);
 
 /// Returns the requirements of a kind.
-pub(in super::super) fn demand(kind: OpKind) -> &'static Demand {
+pub(super) fn demand(kind: OpKind) -> &'static Demand {
     &DEMANDS[kind as usize]
 }
 

@@ -140,7 +140,7 @@ impl Case {
         assert!(!text.contains("/src/"), "{self:?}: expected places of the program in: {text}");
         let is_late = self.fault == Fault::Late;
         let call = format!("(call {}) at mscclpp-communicator/tests/", self.before + 1);
-        let is_right = text.contains(&call) && text.contains("/common/fault_case.rs:");
+        let is_right = text.contains(&call) && text.contains("/fault_case.rs:");
         assert!(!is_late || is_right, "{self:?}: expected `{call}` in: {text}");
     }
 

@@ -1,0 +1,36 @@
+//! What decides a selection.
+
+use std::fmt;
+
+use super::request::Bytes;
+
+/// What decided the selection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecidedBy {
+    /// The selector that was set.
+    Selector,
+    /// The tuning table; bytes of the entry.
+    Table(u64),
+    /// The caller forced the algorithm, for measuring.
+    Forced,
+    /// The application registered the algorithm.
+    Added,
+    /// A default rule; its reason.
+    Rule(&'static str),
+    /// The first eligible algorithm, because no rule covers the request.
+    First,
+}
+
+impl fmt::Display for DecidedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Table(bytes) => return write!(f, "tuning table entry for {}", Bytes(*bytes)),
+            Self::Forced => "forced by the caller",
+            Self::Selector => "choice of the selector",
+            Self::Added => "registered by the application",
+            Self::Rule(because) => because,
+            Self::First => "first eligible algorithm",
+        })
+    }
+}
