@@ -1,9 +1,9 @@
 //! Requirements at the boundaries of launches: the properties by which an executor decides where it must add a launch
 //! barrier.
 
-use super::launch_boundaries::LaunchBoundaries;
 use super::model::{self, Model};
 use super::pairing::{self, Pairs};
+use super::requirements::LaunchBoundaries;
 use super::symmetry::Symmetry;
 use super::view::View;
 use super::{instances, layout, run, shape, slices};

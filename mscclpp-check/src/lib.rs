@@ -33,12 +33,13 @@ mod allow;
 #[path = "../../mscclpp-plan/src/arbitrary.rs"]
 mod arbitrary;
 mod boundaries;
+mod conditions;
 mod counts;
 mod dataflow;
 mod deadlock;
 mod execution_trace;
 mod instances;
-mod launch_boundaries;
+
 mod layout;
 pub mod limits;
 mod load;
@@ -52,12 +53,15 @@ mod place;
 mod race;
 mod rates;
 mod reductions;
+
 pub mod reference;
+mod requirements;
 mod restrict;
 mod run;
 mod search;
 mod shape;
 mod slices;
+mod space;
 mod symmetry;
 #[cfg(test)]
 #[path = "../../mscclpp-core/src/testing.rs"]
@@ -70,7 +74,6 @@ pub use allow::{AllowError, allowable_codes, parse_allow};
 pub use boundaries::launch_boundaries;
 pub use dataflow::{ReductionOrder, reduction_order, send_distance};
 pub use execution_trace::{ExecutionTrace, execution_trace};
-pub use launch_boundaries::LaunchBoundaries;
 pub use load::{LoadOptions, LoadPlan};
 #[doc(hidden)]
 pub use loops::proof_effort;
@@ -78,6 +81,7 @@ use model::Model;
 use mscclpp_plan::diag::{Code, Diagnostics};
 use mscclpp_plan::raw::PlanTree;
 use pairing::Pairs;
+pub use requirements::LaunchBoundaries;
 pub use restrict::dividing_counts;
 use run::{RuleFindings, run, without_iterations};
 use symmetry::Symmetry;

@@ -2,10 +2,10 @@
 
 use super::dataflow::Dataflow;
 use super::deadlock;
-use super::launch_boundaries::LaunchBoundaries;
 use super::machine::{AbstractMachine, Observer};
 use super::model::{self, CounterUse, Model};
 use super::race::{Disordered, RaceDetector, cross_launch};
+use super::requirements::LaunchBoundaries;
 use mscclpp_plan::diag::{Diagnostic, Diagnostics};
 use mscclpp_plan::parallel;
 

@@ -12,14 +12,13 @@ mod atoms;
 mod build;
 mod counter_use;
 mod size;
-mod space;
 
 use std::ops::Range;
 
+pub(super) use crate::space::Space;
 pub(super) use atoms::{Atoms, number as memory_number};
 pub(super) use counter_use::CounterUse;
 pub(super) use size::{Size, empty, example, rates, sizes, too_many_atoms};
-pub(super) use space::Space;
 
 use super::pairing::Pairs;
 use super::place::LocatedOp;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::super::place::each;
-use super::super::race::every::{Demand, asks};
 use super::super::view::View;
+use crate::conditions::{Demand, asks};
 use crate::rates::Rate;
 use mscclpp_plan::diag::{Code, Diagnostic, Site};
 use mscclpp_plan::raw::{LoopBody, PlanTree, Slice};
@@ -23,7 +23,7 @@ pub(in super::super) struct Size {
     /// Number of scratch windows that the iterations of loops share in turn; each has its own if 0.
     windows: u64,
     around: Around,
-    /// Whether the execution must prove what holds for more iterations, too ([`every`](super::super::race::every)).
+    /// Whether the execution must prove what holds for more iterations, too (`race::every`).
     proves: bool,
     /// Whether packets of members that may be empty are ignored ([`slices`](super::super::slices)).
     conservative: bool,
@@ -62,7 +62,7 @@ const MAX_POSITIONS: u128 = 1 << 60;
 
 /// Returns the sizes at which a plan is executed. Plans without loops are executed equally at every size. One iteration
 /// of a loop represents all, and where two iterations of a rate overlap, two of them do
-/// ([`every`](super::super::race::every)): so all loops are executed with one iteration, and then those of one rate
+/// (`race::every`): so all loops are executed with one iteration, and then those of one rate
 /// with two, rate by rate.
 ///
 /// `None` if buffers would have more addresses, or the plan more rates, than the limits allow.

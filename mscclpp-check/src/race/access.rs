@@ -1,10 +1,10 @@
 //! Accesses to memory, and which earlier ones they conflict with.
 
 use super::RaceDetector;
-use super::every::{Demand, asks};
 use super::report::{self, Known};
 use super::shadow_memory::{First, MAX_COMPARED_READS, NONE, RecordedAccess, ThreadMapping};
 use crate::MAX_FINDINGS;
+use crate::conditions::{Demand, asks};
 use crate::model::{Access, Model};
 use mscclpp_plan::raw::OpKind;
 

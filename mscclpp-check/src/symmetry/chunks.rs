@@ -1,7 +1,7 @@
 //! The mapping of a rank's chunks to those of its representative.
 
-use super::super::model::Space;
 use super::programs::{AccessShape, NO_UNORDERED_GROUP, Programs};
+use crate::space::Space;
 
 /// The chunks of one rank, by the number at its representative.
 #[derive(Default)]

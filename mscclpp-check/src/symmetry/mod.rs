@@ -33,8 +33,8 @@ mod programs;
 
 use std::sync::Arc;
 
-use super::model::Space;
 use super::pairing::Pairs;
+use super::space::Space;
 use super::view::View;
 use chunks::{Chunks, IncomingAccess};
 use mscclpp_plan::raw::PlanTree;

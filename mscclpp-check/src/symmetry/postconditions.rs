@@ -1,8 +1,8 @@
 //! Comparison of the postconditions of rotated ranks with those of the representatives.
 
-use super::super::model::Space;
 use super::super::place::canonical_buffer;
 use super::chunks::Chunks;
+use crate::space::Space;
 use mscclpp_plan::collective::{ChunkCounts, CollectiveKind, OutputContent};
 use mscclpp_plan::raw::PlanTree;
 use mscclpp_plan::types::BufferKind;

@@ -3,10 +3,10 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::super::access::accesses;
-use super::super::model::Space;
 use super::super::pairing::{Pairs, signals, waits};
 use super::super::place::{LocatedOp, canonical_buffer, each_of};
 use super::super::view::View;
+use crate::space::Space;
 use mscclpp_plan::raw::{Op, OpKind, RankPlan};
 use mscclpp_plan::types::ChannelKind;
 

@@ -19,7 +19,7 @@ use super::super::super::model::Space;
 use super::super::shadow_memory::{NONE, RecordedAccess};
 use super::super::{Agent, RaceDetector};
 use super::{Ends, Order, Want, follows, last_accesses};
-use crate::launch_boundaries::LaunchBoundaries;
+use crate::requirements::LaunchBoundaries;
 
 /// Maximum number of pairs of accesses to a rank's scratch that are compared, over all ranks; a plan with more is not
 /// analyzed.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::causal::{Course, Courses, Rates, Stand};
-use super::{Demand, asks};
+use crate::conditions::{Demand, asks};
 use crate::model::Model;
 use crate::race::RaceDetector;
 use crate::race::clock::VectorClock;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{Demand, asks};
+use crate::conditions::{Demand, asks};
 use crate::model::{self, Model};
 use crate::race::release_queues::Thread;
 use crate::rates::Rate;

@@ -112,34 +112,6 @@ pub(super) enum Windows {
     Unknown,
 }
 
-/// A condition of the proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Demand {
-    /// Transfers of clocks are causal.
-    Causal,
-    /// The signals of the other threads of a counter count in all iterations.
-    Others,
-    /// Barriers are even.
-    Barriers,
-    /// Equal ranges are equal windows.
-    Mapping,
-    /// Skewed windows overlap in other iterations.
-    Skewed,
-    /// Two iterations are executed.
-    Twice,
-}
-
-/// Returns whether a condition applies: always, except where a test shows that it is needed.
-#[cfg(not(test))]
-pub(crate) const fn asks(_: Demand) -> bool {
-    true
-}
-
-#[cfg(test)]
-pub(crate) fn asks(demand: Demand) -> bool {
-    tests::WITHOUT.get() != Some(demand)
-}
-
 impl RaceDetector<'_, '_> {
     /// Returns whether a step belongs to a loop and the execution proves a result.
     pub(super) fn is_window(&self, step: usize) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Demand, asks};
+use crate::conditions::{Demand, asks};
 use crate::model::{Access, Model};
 use crate::race::shadow_memory::RecordedAccess;
 use mscclpp_plan::raw::Slice;

@@ -5,20 +5,13 @@ mod merged;
 mod packets;
 mod random;
 
-use std::cell::Cell;
-
-use super::Demand;
+use crate::conditions::{Demand, WITHOUT};
 use crate::model::{self, Model};
 use crate::testing::plan;
 use crate::{Pairs, check};
 use mscclpp_plan::diag::Code;
 use mscclpp_plan::raw::{OpKind, PlanTree};
 use random::brute_force;
-
-thread_local! {
-    /// The condition that the proof leaves out.
-    pub(super) static WITHOUT: Cell<Option<Demand>> = const { Cell::new(None) };
-}
 
 const IDLE: &[&str] = &[""];
 
