@@ -89,6 +89,39 @@ def killed_in_a_transfer():
         assert f"rank {FIRST} (pid" in error.reason and "rank 1" not in f"{error.reason} {error}", error
 
 
+def killed_before_it_receives():
+    """A rank that only sends learns that nobody receives, from a later send."""
+    start()
+    if RANK == FIRST:
+        dist.recv(torch.ones(3), 0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if RANK == 0:
+
+        def sends():
+            started = time.monotonic()
+            while time.monotonic() - started < 30:
+                dist.send(torch.ones(3), FIRST)
+                time.sleep(0.05)
+
+        error = fails(sends)
+        assert error.root_cause == FIRST and error.lost == (FIRST,), vars(error)
+
+
+def late_behind_buffered_sends():
+    """A send without room waits for the timeout of the group, although what is before it in the buffer may wait longer."""
+    start(2)
+    if RANK == 0:
+        dist.send(torch.ones(3), FIRST)
+        error = fails(lambda: dist.send(torch.ones(2 << 20), FIRST), within=10)
+        assert isinstance(error, mscclpp_rs.TimeoutError) and error.root_cause == FIRST, vars(error)
+        assert "both wait for each other" in str(error), error
+    else:
+        time.sleep(6)
+    # Nobody receives what is in the buffer.
+    print("ok", flush=True)
+    os._exit(0)
+
+
 def stopped():
     # Noticed by the heartbeats, which are missing for 10 seconds.
     start()

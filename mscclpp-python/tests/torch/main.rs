@@ -38,10 +38,12 @@ const JOBS: [(&str, usize); 7] = [
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 26] = [
+const FAILURES: [(&str, usize); 28] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
     ("killed_in_a_transfer", 1),
+    ("killed_before_it_receives", 1),
+    ("late_behind_buffered_sends", 1),
     ("stopped", 2),
     ("late", 3),
     ("late_and_all_ranks_end_at_once", 3),
