@@ -46,14 +46,14 @@ mod tests {
     #[test]
     fn headers_of_other_types_differ_and_name_them() {
         let header = |kind, bytes| Header::new(3, &View { address: 0, bytes, kind, device: None });
-        let kinds = DataType::ALL.iter().flat_map(|dtype| [Kind::Plain(*dtype), Kind::Complex(*dtype)]);
-        let kinds = kinds.filter(|kind| !matches!(kind, Kind::Complex(dtype) if dtype.size() < 2));
+        let complex = [DataType::F16, DataType::F32, DataType::F64].map(Kind::Complex);
+        let kinds = DataType::ALL.iter().map(|dtype| Kind::Plain(*dtype)).chain(complex);
         let others = [Kind::Bool, Kind::Short { is_signed: true }, Kind::Short { is_signed: false }, Kind::Opaque(4)];
         let mut names: Vec<_> = kinds.chain(others).map(|kind| header(kind, 16).to_string()).collect();
         assert!(names.contains(&"16 bytes (4 f32)".to_owned()) && names.contains(&"16 bytes (4 i32)".to_owned()));
         let count = names.len();
         names.sort();
         names.dedup();
-        assert!(names.len() + 2 >= count, "{names:?}");
+        assert_eq!(names.len(), count, "{names:?}");
     }
 }
