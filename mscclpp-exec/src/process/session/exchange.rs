@@ -43,7 +43,7 @@ impl Session {
         self.synchronize(id)?;
         let result = call(&self.bootstrap);
         // Also after an error of this rank alone, such as an invalid argument, the communicator can be used.
-        self.leave_call()?;
+        self.history.end(self.number);
         Ok(result?)
     }
 
@@ -88,7 +88,8 @@ impl Session {
             }
         }
         self.calls.finish(self.number);
-        self.leave_call()?;
+        // All data has arrived: a rank that has failed since then is the cause of later calls.
+        self.history.end(self.number);
         Ok(received)
     }
 }
