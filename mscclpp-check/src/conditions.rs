@@ -6,12 +6,12 @@ use std::cell::Cell;
 #[cfg(test)]
 thread_local! {
     /// The condition that does not apply.
-    pub(crate) static WITHOUT: Cell<Option<Demand>> = const { Cell::new(None) };
+    pub(crate) static WITHOUT: Cell<Option<Condition>> = const { Cell::new(None) };
 }
 
 /// A condition of the proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Demand {
+pub(crate) enum Condition {
     /// Transfers of clocks are causal.
     Causal,
     /// The signals of the other threads of a counter count in all iterations.
@@ -28,11 +28,11 @@ pub(crate) enum Demand {
 
 /// Returns whether a condition applies: always, except where a test shows that it is needed.
 #[cfg(not(test))]
-pub(crate) const fn asks(_: Demand) -> bool {
+pub(crate) const fn applies(_: Condition) -> bool {
     true
 }
 
 #[cfg(test)]
-pub(crate) fn asks(demand: Demand) -> bool {
-    WITHOUT.get() != Some(demand)
+pub(crate) fn applies(condition: Condition) -> bool {
+    WITHOUT.get() != Some(condition)
 }

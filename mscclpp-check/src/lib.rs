@@ -37,6 +37,7 @@ mod conditions;
 mod counts;
 mod dataflow;
 mod deadlock;
+mod execute;
 mod execution_trace;
 mod instances;
 

@@ -3,14 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
+use mscclpp_base::Error;
 use mscclpp_core::diag::Diagnostics;
-use thiserror::Error;
 
 use super::constraints::Rejection;
+use super::request::Request;
 use mscclpp_algorithms::BuildError;
 
 /// Why an algorithm cannot be created from plans.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// There are no plans.
@@ -58,7 +59,7 @@ pub enum LoadError {
 }
 
 /// Why an algorithm provides no plan.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
     /// The algorithm does not serve the request.
@@ -105,8 +106,15 @@ pub enum PlanError {
     },
 }
 
+impl PlanError {
+    /// Returns the error of a call of a rank.
+    pub fn of_call(&self, rank: u32, request: &Request) -> Error {
+        Error::NoPlan { rank, request: request.to_string(), message: self.to_string() }
+    }
+}
+
 /// A native algorithm failed.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("`{name}`: {source}")]
 pub struct CallError {
     /// The algorithm.
@@ -116,7 +124,7 @@ pub struct CallError {
 }
 
 /// Why a registry cannot be changed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
     /// Two algorithms have the same name.
@@ -128,7 +136,7 @@ pub enum RegistryError {
 }
 
 /// Why no algorithm is selected for a request.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
     /// No algorithm serves the request.
@@ -159,6 +167,13 @@ pub enum SelectError {
         /// Description of the request.
         request: String,
     },
+}
+
+impl SelectError {
+    /// Returns the error of a call of a rank; the text of this one names the request.
+    pub fn of_call(&self, rank: u32) -> Error {
+        Error::Select { rank, message: self.to_string() }
+    }
 }
 
 fn listed(rejections: &[(String, Rejection)]) -> String {

@@ -3,12 +3,8 @@
 use super::Dataflow;
 use super::contents::Contents;
 use super::values::Kind;
-use crate::deadlock;
-use crate::machine::AbstractMachine;
-use crate::model::{Model, sizes};
-use crate::pairing::{self, Pairs};
+use crate::execute::{runs_to_its_end, with_first_model};
 use crate::place::canonical_buffer;
-use crate::shape;
 use mscclpp_plan::collective::CollectiveKind;
 use mscclpp_plan::raw::PlanTree;
 use mscclpp_plan::types::BufferKind;
@@ -22,18 +18,13 @@ use mscclpp_plan::types::BufferKind;
 /// # Panics
 /// Never, whatever the plan contains.
 pub fn send_distance(plan: &PlanTree) -> Option<u32> {
-    if plan.collective.kind != CollectiveKind::SendRecv || !shape::check(plan.into()).is_empty() {
+    if plan.collective.kind != CollectiveKind::SendRecv {
         return None;
     }
-    let pairs = Pairs::of(plan);
-    if !pairing::check(plan.into(), &pairs).is_empty() {
-        return None;
-    }
-    let model = Model::of(plan.into(), &pairs, sizes(plan.into())?.into_iter().next()?);
-    let mut machine = AbstractMachine::new(&model);
-    let mut dataflow = Dataflow::new(&model, None);
-    machine.run(&mut dataflow);
-    deadlock::check(&machine).is_none().then(|| distance(plan, &dataflow.contents))
+    with_first_model(plan.into(), |model| {
+        let mut dataflow = Dataflow::new(model, None);
+        runs_to_its_end(model, &mut dataflow).then(|| distance(plan, &dataflow.contents))
+    })
 }
 
 /// Returns over how many ranks a send-receive sends, according to the data that rank 0 has received.

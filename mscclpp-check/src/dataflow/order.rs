@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::deadlock;
-use super::super::machine::AbstractMachine;
 use super::super::model::{Model, sizes};
 use super::super::pairing::{self, Pairs};
 use super::super::shape;
 use super::values::{How, Values, mix};
 use super::{Dataflow, applies};
+use crate::execute::runs_to_its_end;
 use mscclpp_plan::raw::PlanTree;
 use mscclpp_plan::types::ReduceOp;
 
@@ -68,10 +67,8 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
     let mut by_switch = false;
     for size in sizes(plan.into())? {
         let model = Model::of(plan.into(), &pairs, size);
-        let mut machine = AbstractMachine::new(&model);
         let mut watch = Dataflow::new(&model, None);
-        machine.run(&mut watch);
-        if deadlock::check(&machine).is_some() || watch.contents.is_spent() {
+        if !runs_to_its_end(&model, &mut watch) || watch.contents.is_spent() {
             return None;
         }
         let values = &watch.contents.values;

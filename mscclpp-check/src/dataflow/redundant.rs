@@ -2,12 +2,10 @@
 
 use super::Dataflow;
 use super::values::{Node, UNKNOWN};
-use crate::deadlock;
-use crate::machine::{AbstractMachine, Observer};
-use crate::model::{Model, memory_number, sizes};
-use crate::pairing::{self, Pairs};
+use crate::execute::{runs_to_its_end, with_first_model};
+use crate::machine::Observer;
+use crate::model::{Model, memory_number};
 use crate::place::LocatedOp;
-use crate::shape;
 use crate::view::View;
 use mscclpp_plan::diag::{Code, Diagnostic};
 use mscclpp_plan::raw::{OpKind, PlanTree};
@@ -18,34 +16,27 @@ const MAX_OPERATIONS: usize = 1 << 12;
 /// Returns a warning about the first transfer that changes nothing, with the number of further ones.
 pub(crate) fn redundant_transfer(plan: &PlanTree) -> Option<Diagnostic> {
     let view = View::from(plan);
-    if view.operations() > MAX_OPERATIONS || !shape::check(view).is_empty() {
+    if view.operations() > MAX_OPERATIONS {
         return None;
     }
-    let pairs = Pairs::of(plan);
-    if !pairing::check(view, &pairs).is_empty() {
-        return None;
-    }
-    let model = Model::of(view, &pairs, sizes(view)?.into_iter().next()?);
-    let mut transfers = Transfers { dataflow: Dataflow::new(&model, None), first: None, more: 0 };
-    let mut machine = AbstractMachine::new(&model);
-    machine.run(&mut transfers);
-    if deadlock::check(&machine).is_some() {
-        return None;
-    }
-    let (at, destination) = transfers.first?;
-    let more = match transfers.more {
-        0 => String::new(),
-        more => format!(" (and {more} similar)"),
-    };
-    let message = format!(
-        "{} ({}) writes to {destination} the data that is there already{more}",
-        at.display_name(plan),
-        at.agent()
-    );
-    Some(
-        Diagnostic::new(Code::RedundantTransfer, at.site(plan), message)
-            .help("remove the transfer, or allow `redundant_transfer`"),
-    )
+    with_first_model(view, |model| {
+        let mut transfers = Transfers { dataflow: Dataflow::new(model, None), first: None, more: 0 };
+        if !runs_to_its_end(model, &mut transfers) {
+            return None;
+        }
+        let (at, destination) = transfers.first?;
+        let more = match transfers.more {
+            0 => String::new(),
+            more => format!(" (and {more} similar)"),
+        };
+        let message = format!(
+            "{} ({}) writes to {destination} the data that is there already{more}",
+            at.display_name(plan),
+            at.agent()
+        );
+        let finding = Diagnostic::new(Code::RedundantTransfer, at.site(plan), message);
+        Some(finding.help("remove the transfer, or allow `redundant_transfer`"))
+    })
 }
 
 /// Observes the data at the destinations of transfers, before and after each.

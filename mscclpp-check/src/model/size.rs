@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::super::place::each;
 use super::super::view::View;
-use crate::conditions::{Demand, asks};
+use crate::conditions::{Condition, applies};
 use crate::rates::Rate;
 use mscclpp_plan::diag::{Code, Diagnostic, Site};
 use mscclpp_plan::raw::{LoopBody, PlanTree, Slice};
@@ -76,7 +76,7 @@ pub(in super::super) fn sizes(view: View) -> Option<Vec<Size>> {
     }
     // Slices have halves.
     let even = Size { proves: true, ..Size::even(view.plan, 2, &groups)? };
-    let twice = rates.into_iter().filter(|_| asks(Demand::Twice)).map(Some);
+    let twice = rates.into_iter().filter(|_| applies(Condition::Twice)).map(Some);
     let around = std::iter::once(None).chain(twice);
     Some(around.map(|rate| Size { around: Around::Few(rate), ..even }).collect())
 }

@@ -4,7 +4,7 @@ use super::RaceDetector;
 use super::report::{self, Known};
 use super::shadow_memory::{First, MAX_COMPARED_READS, NONE, RecordedAccess, ThreadMapping};
 use crate::MAX_FINDINGS;
-use crate::conditions::{Demand, asks};
+use crate::conditions::{Condition, applies};
 use crate::model::{Access, Model};
 use mscclpp_plan::raw::OpKind;
 
@@ -54,7 +54,7 @@ impl RaceDetector<'_, '_> {
             owner: effect.owner,
             grain: if block { self.grain(step) } else { ThreadMapping::Unknown },
             write: effect.write,
-            in_loop: self.model.size.proves() && self.model.in_loop(step) && asks(Demand::Mapping),
+            in_loop: self.model.size.proves() && self.model.in_loop(step) && applies(Condition::Mapping),
             is_first_find: false,
             packet_clock: NONE,
         };

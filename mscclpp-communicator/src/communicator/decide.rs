@@ -6,7 +6,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 
 use mscclpp_base::error::Error;
-use mscclpp_select::{Algorithm, Choice, PlanError, Registry, Request};
+use mscclpp_select::{Algorithm, Choice, Registry, Request};
 
 /// Selects the algorithm for a request of `rank`, and compiles its plan; there is none if a function serves the request.
 /// `forced`: the algorithm that serves all requests of a collective.
@@ -23,11 +23,10 @@ pub(super) fn decide(
         Some((kind, choice)) if *kind == request.collective => registry.decision(request, choice),
         _ => registry.select(request),
     };
-    let decision = decision.map_err(|why| Error::Select { rank, message: why.to_string() })?;
+    let decision = decision.map_err(|why| why.of_call(rank))?;
     if decision.algorithm.is_native() {
         return Ok((decision.algorithm, None));
     }
-    let no_plan = |why: PlanError| Error::NoPlan { rank, request: request.to_string(), message: why.to_string() };
-    let plan = registry.plan(request, &decision).map_err(no_plan)?;
+    let plan = registry.plan(request, &decision).map_err(|why| why.of_call(rank, request))?;
     Ok((decision.algorithm, Some(plan)))
 }

@@ -703,7 +703,7 @@ def autoload() -> None:
 def _shut_down() -> None:
     if os.getpid() != _PROCESS:
         return
-    # After an exception that nothing caught, nobody may ever receive what is buffered.
+    # After an exception that nothing caught, other ranks may never receive what is buffered.
     waits = getattr(sys, "last_value", None) is None
     for backend in list(_BACKENDS):
         backend._native.close(waits)

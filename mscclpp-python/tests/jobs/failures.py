@@ -90,7 +90,7 @@ def killed_in_a_transfer():
 
 
 def killed_before_it_receives():
-    """A rank that only sends learns that nobody receives, from a later send."""
+    """A rank that only sends learns from a later send that its receiver has died."""
     start()
     if RANK == FIRST:
         dist.recv(torch.ones(3), 0)
@@ -117,7 +117,7 @@ def late_behind_buffered_sends():
         assert "both wait for each other" in str(error), error
     else:
         time.sleep(6)
-    # Nobody receives what is in the buffer.
+    # No rank receives what is in the buffer.
     print("ok", flush=True)
     os._exit(0)
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::causal::{Course, Courses, Rates, Stand};
-use crate::conditions::{Demand, asks};
+use crate::conditions::{Condition, applies};
 use crate::model::Model;
 use crate::race::RaceDetector;
 use crate::race::clock::VectorClock;
@@ -49,7 +49,7 @@ impl UnevenBarriers {
             blocks.values_mut().for_each(|block| block.course.sum(rates.len()));
             let mut courses = blocks.values().map(|block| &block.course);
             let first = courses.next();
-            asks(Demand::Barriers) && courses.any(|course| first.is_some_and(|first| !first.is_like(course)))
+            applies(Condition::Barriers) && courses.any(|course| first.is_some_and(|first| !first.is_like(course)))
         });
         Self(barriers)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::conditions::{Demand, asks};
+use crate::conditions::{Condition, applies};
 use crate::model::{self, Model};
 use crate::race::release_queues::Thread;
 use crate::rates::Rate;
@@ -203,7 +203,7 @@ impl Courses {
     ) -> usize {
         let (Some(from), Some(course)) = (self.signals.get(&from), self.waits.get(&by)) else { return acquired };
         let wait = course.stand(waits, stand);
-        let others = |rate: usize| if asks(Demand::Others) { self.gains[rate] - from.gains[rate] } else { 0 };
+        let others = |rate: usize| if applies(Condition::Others) { self.gains[rate] - from.gains[rate] } else { 0 };
         Self::acquired_in(from, others, wait, acquired, certain)
     }
 
@@ -217,7 +217,7 @@ impl Courses {
         acquired: usize,
         certain: usize,
     ) -> usize {
-        if !asks(Demand::Causal) {
+        if !applies(Condition::Causal) {
             return certain.max(acquired);
         }
         // A later signal has more events before it.

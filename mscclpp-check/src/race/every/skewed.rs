@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::conditions::{Demand, asks};
+use crate::conditions::{Condition, applies};
 use crate::model::{Access, Model};
 use crate::race::shadow_memory::RecordedAccess;
 use mscclpp_plan::raw::Slice;
@@ -62,7 +62,7 @@ impl Skewed {
         let mut classes: BTreeMap<Class, (usize, bool)> = BTreeMap::new();
         let mut references: Vec<(Reference, usize)> = Vec::new();
         // Which of them overlap does not depend on the size.
-        if !model.size.proves() || model.size.is_uneven() || !asks(Demand::Skewed) {
+        if !model.size.proves() || model.size.is_uneven() || !applies(Condition::Skewed) {
             return Some(Self::default());
         }
         for (agent, own) in (0..).zip(&model.agents) {

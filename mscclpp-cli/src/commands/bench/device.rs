@@ -179,11 +179,7 @@ fn size_of(args: &Call, ranks: &Ranks<'_>, registry: &Registry, request: &Reques
 fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request) -> Result<(PreparedPlan, String)> {
     let decision = decide(args, registry, request)?;
     let name = decision.algorithm.name().to_owned();
-    let plan = registry.plan(request, &decision).map_err(|source| mscclpp_exec::Error::NoPlan {
-        rank: 0,
-        request: request.to_string(),
-        message: source.to_string(),
-    })?;
+    let plan = registry.plan(request, &decision).map_err(|why| why.of_call(0, request))?;
     let how = PrepareOptions::default().specialize(args.specialize);
     let run = world.prepare_with_options(&plan, request.message(), how).map_err(failed)?;
     if let (true, Err(reason)) = (args.specialize, run.specialized()) {
@@ -205,7 +201,7 @@ fn decide(args: &Call, registry: &Registry, request: &Request) -> Result<Decisio
 }
 
 fn decided(decision: std::result::Result<Decision, mscclpp_select::SelectError>) -> Result<Decision> {
-    Ok(decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, message: source.to_string() })?)
+    Ok(decision.map_err(|why| why.of_call(0))?)
 }
 
 fn failed(error: mscclpp_exec::Error) -> Error {

@@ -101,11 +101,8 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
         let plan = match &args.plan {
             Some(name) => name.clone(),
             None => {
-                let failed = |source: mscclpp_select::SelectError| mscclpp_exec::Error::Select {
-                    rank: comm.rank(),
-                    message: source.to_string(),
-                };
-                comm.registry()?.select(&request).map_err(failed)?.algorithm.name().to_owned()
+                let decision = comm.registry()?.select(&request);
+                decision.map_err(|why| why.of_call(comm.rank()))?.algorithm.name().to_owned()
             }
         };
         let measured = measure(comm, &request, args.measuring(request.bytes))?;

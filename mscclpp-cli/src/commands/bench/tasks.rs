@@ -52,13 +52,8 @@ fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request
         }
         None => registry.select(request),
     };
-    let decision = decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, message: source.to_string() })?;
-    let failed = |source: mscclpp_select::PlanError| mscclpp_exec::Error::NoPlan {
-        rank: 0,
-        request: request.to_string(),
-        message: source.to_string(),
-    };
-    let plan = registry.plan(request, &decision).map_err(failed)?;
+    let decision = decision.map_err(|why| why.of_call(0))?;
+    let plan = registry.plan(request, &decision).map_err(|why| why.of_call(0, request))?;
     let measuring = args.measuring(request.bytes.saturating_mul(request.num_ranks.into()) / 2);
     let measured = measure_executor(world, &plan, request, measuring)?;
     let shown = Measured::new(request, Some(decision.algorithm.name()));

@@ -324,10 +324,7 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number
     let _part = place::enter_call(number, || call.communicator.describe(request));
     let rank = call.communicator.rank();
     let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.choice(), request, rank)?;
-    let plan = plan.ok_or_else(|| {
-        let message = PlanError::Native { name: algorithm.name().to_owned() }.to_string();
-        Error::NoPlan { rank, request: request.to_string(), message }
-    })?;
+    let plan = plan.ok_or_else(|| PlanError::Native { name: algorithm.name().to_owned() }.of_call(rank, request))?;
     let options = PrepareOptions::default().in_switch_float_sums(request.order <= OrderPolicy::InSwitch);
     let plan = executor.prepare_with_options(&plan, request.message(), options)?;
     let counters = &call.communicator.inner.observed.counters;

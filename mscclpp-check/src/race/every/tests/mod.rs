@@ -5,7 +5,7 @@ mod merged;
 mod packets;
 mod random;
 
-use crate::conditions::{Demand, WITHOUT};
+use crate::conditions::{Condition, WITHOUT};
 use crate::model::{self, Model};
 use crate::testing::plan;
 use crate::{Pairs, check};
@@ -183,7 +183,7 @@ fn sizes_without_messages_do_not_count() {
 /// For every condition there is a wrong program that is accepted without it.
 #[test]
 fn proof_without_any_condition_accepts_a_wrong_program() {
-    use Demand as D;
+    use Condition as D;
     let cases: [(D, i64, &[&str]); 6] = [
         (
             D::Causal,
@@ -222,15 +222,15 @@ fn proof_without_any_condition_accepts_a_wrong_program() {
             &["loop 32x1 { copy i1 > s1; nop; sem_release#0 }", "loop 96x3 { sem_acquire#0; nop; copy s0+3 > o0+3 }"],
         ),
     ];
-    for (demand, initial, blocks) in cases {
+    for (condition, initial, blocks) in cases {
         let mut plan = plan(&[blocks, IDLE]);
         plan.ranks[0].semaphores[0] = initial;
-        assert!(brute_force(&plan, 26).flatten().is_some(), "{demand:?}");
-        assert!(!check(&plan).is_empty(), "{demand:?}");
-        WITHOUT.set(Some(demand));
+        assert!(brute_force(&plan, 26).flatten().is_some(), "{condition:?}");
+        assert!(!check(&plan).is_empty(), "{condition:?}");
+        WITHOUT.set(Some(condition));
         let found = found(&plan);
         WITHOUT.set(None);
-        assert_eq!(found, [], "{demand:?}");
+        assert_eq!(found, [], "{condition:?}");
     }
 }
 
