@@ -31,6 +31,11 @@ fn restriction_to_dividing_counts_is_exported_with_a_warning() {
     assert!(!run.stdout.contains("dividing"), "{}", run.stdout);
     let own = mscclpp_reading(["plan", "export", "-"], plan).succeeds();
     assert!(own.stderr.is_empty() && own.stdout.contains("dividing"), "{}", own.stdout);
+    // A file that does not state it: chunk 0 is staged in chunk 1, which may be shorter.
+    let staged = "plan staged\ncollective broadcast\nranks 1\nchunk_factor 2\nrank 0 (input 2, output 2, scratch 0) {\n  block 0:\n    \
+        copy output[1] <- input[0]\n    nop\n    copy output[0] <- output[1]\n    nop\n    copy output[1] <- input[1]\n}\n";
+    let run = mscclpp_reading(["plan", "export", "-", "--target", "mscclpp"], staged).succeeds();
+    assert!(run.stderr.starts_with(warning), "{}", run.stderr);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mscclpp_core::check::dividing_counts;
+use mscclpp_core::check::{Checks, dividing_counts};
 use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::export::{for_reference, warnings_for_reference};
 use mscclpp_core::plan::json::{self, Style};
@@ -31,6 +31,8 @@ fn restriction(plan: &PlanTree) -> Diagnostic {
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     let mut plan = source::load(&args.source)?.warned();
     if args.target == Target::Mscclpp {
+        // Also of a file that does not state it. What else the checks find is no matter of the target.
+        _ = Checks::default().run_or_restrict(&mut plan);
         if plan.collective.dividing {
             warn(restriction(&plan));
         }
