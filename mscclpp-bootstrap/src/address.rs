@@ -2,12 +2,14 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, ToSocketAddrs};
+use std::os::unix::net::UnixDatagram;
 use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
 use if_addrs::Interface;
+use rustix::net::netdevice::name_to_index;
 
 use super::acceptor::extend_backlog;
 use super::error::{Error, shortened};
@@ -24,7 +26,8 @@ const NAME_BYTES: usize = 255;
 /// Address at which rank 0 listens: `host:port`, or `interface:host:port`.
 ///
 /// The host is a name, an IPv4 address, or an IPv6 address in brackets. With an interface, rank 0 listens on that
-/// interface only, and the other ranks accept connections on it.
+/// interface only, and the other ranks accept connections on it. A link-local address of IPv6 has a zone, the name or number of the
+/// interface on each host: `[fe80::1%eth0]:29500`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The interface's name, such as `eth0`.
@@ -56,6 +59,9 @@ impl Address {
     /// # Errors
     /// [`Error::System`] if it has none.
     pub(crate) fn resolve(&self, time: Duration) -> Result<Vec<SocketAddr>, Error> {
+        if let Some(address) = self.link_local()? {
+            return Ok(vec![address]);
+        }
         let mut timeout = ActiveTimeout::new(time.min(RESOLVE_TIMEOUT));
         loop {
             let reason = match (self.host.as_str(), self.port).to_socket_addrs() {
@@ -76,11 +82,34 @@ impl Address {
         }
     }
 
+    /// Returns the address if it is a link-local one of IPv6, which means nothing without the interface.
+    ///
+    /// # Errors
+    /// [`Error::System`] if there is no such interface, or none is named.
+    fn link_local(&self) -> Result<Option<SocketAddr>, Error> {
+        let (ip, zone) = split_zone(&self.host);
+        let Some(ip) = ip.parse::<Ipv6Addr>().ok().filter(Ipv6Addr::is_unicast_link_local) else { return Ok(None) };
+        let Some(zone) = zone.or(self.interface.as_deref()) else {
+            let (what, port) = (format!("cannot use the link-local address `{ip}`"), self.port);
+            let reason = format!("expected an interface of this host with it, as in `[{ip}%eth0]:{port}`");
+            return Err(Error::System { what, reason });
+        };
+        let scope = match zone.parse() {
+            Ok(number) => number,
+            Err(_) => number_of(zone)?,
+        };
+        Ok(Some(SocketAddrV6::new(ip, self.port, 0, scope).into()))
+    }
+
+    fn is_link_local(&self) -> bool {
+        split_zone(&self.host).0.parse().is_ok_and(|ip: Ipv6Addr| ip.is_unicast_link_local())
+    }
+
     /// Returns whether other hosts may resolve the host's name to another address than this host does. A machine often
     /// resolves its own name to a loopback address, which on other machines means those machines themselves. This does
     /// not apply to addresses and to `localhost`.
     fn is_name(&self) -> bool {
-        self.interface.is_none() && self.host.parse::<IpAddr>().is_err() && self.host != "localhost"
+        self.interface.is_none() && split_zone(&self.host).0.parse::<IpAddr>().is_err() && self.host != "localhost"
     }
 
     /// Listens at this address, as rank 0. In a job of several hosts, loopback addresses of the host's name are
@@ -99,7 +128,8 @@ impl Address {
         descriptors::open_standard();
         let mut addresses = self.resolve(resolve_timeout)?;
         let unspecified_ip = unspecified_ip(&addresses);
-        if let Some(interface) = &self.interface {
+        // A link-local address has the interface in itself.
+        if let Some(interface) = self.interface.as_ref().filter(|_| !self.is_link_local()) {
             let here = addresses_of(interface)?;
             addresses.retain(|address| here.contains(&address.ip()));
             if addresses.is_empty() {
@@ -144,10 +174,15 @@ impl Address {
             let is_loopback = addresses.iter().all(|address| address.ip().is_loopback());
             return Ok((several_hosts && self.is_name() && is_loopback).then(|| unspecified_ip(addresses)));
         };
+        if self.is_link_local() {
+            // The connection to rank 0 is on the interface.
+            return Ok(None);
+        }
         let here = addresses_of(interface)?;
         // An address of the same IP version as rank 0's, if the interface has one.
-        let same_version =
-            |address: &&IpAddr| self.host.parse().is_ok_and(|root: IpAddr| root.is_ipv4() == address.is_ipv4());
+        let same_version = |address: &&IpAddr| {
+            split_zone(&self.host).0.parse().is_ok_and(|root: IpAddr| root.is_ipv4() == address.is_ipv4())
+        };
         Ok(here.iter().find(same_version).or(here.first()).copied())
     }
 }
@@ -170,6 +205,29 @@ fn bind_error_reason(error: &std::io::Error) -> String {
         }
         _ => error.to_string(),
     }
+}
+
+/// Divides the text of an IPv6 address into the address and its zone.
+pub(crate) fn split_zone(host: &str) -> (&str, Option<&str>) {
+    host.split_once('%').map_or((host, None), |(ip, zone)| (ip, Some(zone)))
+}
+
+/// Returns whether a text is an IPv6 address, with a zone or without.
+pub(crate) fn is_v6(host: &str) -> bool {
+    let (ip, zone) = split_zone(host);
+    ip.parse::<Ipv6Addr>().is_ok() && zone.is_none_or(is_plain)
+}
+
+/// Returns whether a text may be the name of a host or an interface.
+fn is_plain(name: &str) -> bool {
+    let fits = (1..=NAME_BYTES).contains(&name.len());
+    fits && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._@".contains(c))
+}
+
+/// Returns the number of an interface.
+fn number_of(interface: &str) -> Result<u32, Error> {
+    let number = UnixDatagram::unbound().and_then(|socket| Ok(name_to_index(socket, interface)?));
+    number.map_err(|error| Error::of_system(format!("cannot use interface `{interface}`"), &error))
 }
 
 /// Returns the addresses of an interface, at least one.
@@ -223,7 +281,9 @@ impl FromStr for Address {
             // Brackets enclose an IPv6 address, and nothing else does.
             Some(open) => {
                 let (front, host) = open.split_once('[').ok_or_else(unreadable)?;
-                host.parse::<Ipv6Addr>().map_err(|_| unreadable())?;
+                if !is_v6(host) {
+                    return Err(unreadable());
+                }
                 let interface = (!front.is_empty()).then(|| front.strip_suffix(':').unwrap_or_default());
                 (interface, host)
             }
@@ -232,12 +292,8 @@ impl FromStr for Address {
                 None => (None, rest),
             },
         };
-        let plain = |name: &str| {
-            let fits = (1..=NAME_BYTES).contains(&name.len());
-            fits && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._@".contains(c))
-        };
-        let is_host = plain(host) || rest.ends_with(']');
-        if !is_host || !interface.is_none_or(plain) {
+        let is_host = is_plain(host) || rest.ends_with(']');
+        if !is_host || !interface.is_none_or(is_plain) {
             return Err(unreadable());
         }
         Ok(Self { interface: interface.map(str::to_owned), host: host.to_owned(), port })
@@ -262,11 +318,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::rank_info::in_zone_of;
 
     #[test]
     fn address_with_or_without_interface_round_trips() {
-        for text in ["10.0.0.1:29500", "node-1.example:1", "[::1]:29500", "eth0:10.0.0.1:29500", "eth0:[fe80::1]:29500"]
-        {
+        for text in [
+            "10.0.0.1:29500",
+            "node-1.example:1",
+            "[::1]:29500",
+            "eth0:10.0.0.1:29500",
+            "eth0:[fe80::1]:29500",
+            "[fe80::1%eth0]:29500",
+            "[fe80::1%2]:29500",
+        ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         assert_eq!("eth0:10.0.0.1:1".parse::<Address>().unwrap().interface.as_deref(), Some("eth0"));
@@ -289,10 +353,31 @@ mod tests {
             "[::1:5",
             "x[::1]:5",
             "[a]:5",
+            "[fe80::1%]:5",
+            "[fe80::1%a b]:5",
+            "fe80::1%eth0:5",
             "ho st:5",
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn link_local_address_has_the_zone_of_its_interface() {
+        let resolve = |text: &str| text.parse::<Address>().unwrap().resolve(Duration::ZERO);
+        let scoped = |scope| vec![SocketAddrV6::new("fe80::1".parse().unwrap(), 5, 0, scope).into()];
+        // The loopback interface is the first one.
+        for (text, scope) in [("[fe80::1%lo]:5", 1), ("lo:[fe80::1]:5", 1), ("[fe80::1%7]:5", 7)] {
+            assert_eq!(resolve(text), Ok(scoped(scope)), "{text}");
+        }
+        let error = resolve("[fe80::1]:5").unwrap_err().to_string();
+        assert!(error.contains("as in `[fe80::1%eth0]:5`"), "{error}");
+        let error = resolve("[fe80::1%nosuch0]:5").unwrap_err().to_string();
+        assert!(error.starts_with("cannot use interface `nosuch0`: No such device"), "{error}");
+        // Other hosts send addresses without a zone.
+        let [own, global]: [SocketAddr; 2] = ["[fe80::2]:6", "[fd00::2]:6"].map(|text| text.parse().unwrap());
+        assert_eq!(in_zone_of(own, scoped(3)[0]).to_string(), "[fe80::2%3]:6");
+        assert_eq!(in_zone_of(global, scoped(3)[0]), global);
     }
 
     #[test]

@@ -94,9 +94,11 @@ impl Client {
                     self.conn.push(&Frame::LeaveAck);
                 }
                 Frame::Roster(members, generation) => {
-                    let (own_rank, root_ip) = (self.rank, self.conn.peer.ip());
-                    let resolved =
-                        |info: RankInfo| if info.rank == own_rank { info } else { info.with_root_ip(root_ip) };
+                    let (own_rank, at_root) = (self.rank, self.conn.peer);
+                    let resolved = |info: RankInfo| match info.rank == own_rank {
+                        true => info,
+                        false => info.with_root_ip(at_root.ip()).in_zone_of(at_root),
+                    };
                     let mut members: Vec<_> = members.into_iter().map(resolved).collect();
                     if let Some(root) = members.first_mut() {
                         // The address at which this rank reached rank 0, which may differ from the one that rank 0

@@ -16,6 +16,7 @@ use super::inbox::Inbox;
 use super::link::SharedListener;
 use super::options::Options;
 use super::protocol::Purpose;
+use super::rank_info::in_zone_of;
 use super::secret::Secret;
 use crate::timeout::ActiveTimeout;
 
@@ -84,7 +85,9 @@ pub(super) fn locate(
         let mut conn = connect::connect(&[host], purpose, secret, &mut timeout, &|| Ok(()))?;
         match connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()))? {
             // At the IP address at which this rank has reached the host.
-            Some(Frame::Located(at)) => return Ok(SocketAddr::new(conn.peer.ip(), at.port())),
+            Some(Frame::Located(at)) => {
+                return Ok(in_zone_of(SocketAddr::new(conn.peer.ip(), at.port()), conn.peer));
+            }
             Some(Frame::Rejected(error)) => return Err(error),
             None | Some(Frame::Retry) => {}
             Some(_) => return Err(Malformed::Unexpected("the address of the job that continues").of(host)),

@@ -47,6 +47,12 @@ impl RankInfo {
         self
     }
 
+    /// Returns this identity, whose address is in the zone of another one of the same network.
+    pub(crate) fn in_zone_of(mut self, other: SocketAddr) -> Self {
+        self.address = self.address.map(|address| in_zone_of(address, other));
+        self
+    }
+
     /// Returns process and host, without the rank: `pid 4711 on node-a`.
     pub(crate) fn place(&self) -> String {
         format!("pid {} on {}", self.pid, self.hostname)
@@ -64,6 +70,18 @@ impl Display for RankInfo {
             0 => write!(f, "rank {}", self.rank),
             _ => write!(f, "rank {} ({})", self.rank, self.place()),
         }
+    }
+}
+
+/// Returns an address in the zone of another one, through which this host has reached it or learned of it: link-local addresses that other
+/// hosts send have no zone here.
+pub(crate) fn in_zone_of(address: SocketAddr, other: SocketAddr) -> SocketAddr {
+    match (address, other) {
+        (SocketAddr::V6(mut own), SocketAddr::V6(other)) if own.ip().is_unicast_link_local() => {
+            own.set_scope_id(other.scope_id());
+            own.into()
+        }
+        _ => address,
     }
 }
 

@@ -20,7 +20,7 @@ use super::link::{CheckAlive, Link, SharedListener};
 use super::options::{MAX_TIMEOUT, Options, SHUTDOWN_TIMEOUT};
 use super::outbox::Outbox;
 use super::protocol::{Nonce, Purpose};
-use super::rank_info::RankInfo;
+use super::rank_info::{RankInfo, in_zone_of};
 use super::root::Root;
 use super::secret::{self, Secret};
 use crate::descriptors;
@@ -130,9 +130,10 @@ pub(super) fn join(
     let (conn, acceptor, second, remaining, options, job) = loop {
         let mut conn = connect::connect(addresses, purpose, &secret, &mut timeout, &|| Ok(()))?;
         // The other ranks reach this host through the same network as rank 0.
-        let ours = conn.local_addr().map_err(system("cannot get the address of a socket"))?.ip();
-        let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
-        let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
+        let ours = conn.local_addr().map_err(system("cannot get the address of a socket"))?;
+        let at = listen.filter(|at| !at.is_unspecified() || ours.ip().is_loopback()).unwrap_or(ours.ip());
+        let at = in_zone_of(SocketAddr::new(at, 0), ours);
+        let listener = TcpListener::bind(at).map_err(system("cannot listen"))?;
         let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
         let second = listener.try_clone().map_err(system("cannot listen"))?;
         let mut acceptor = Acceptor::new(listener, secret.clone(), rank, ranks).map_err(system("cannot listen"))?;

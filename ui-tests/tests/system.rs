@@ -13,6 +13,7 @@ const WORDS: [&str; 9] =
 /// Files and folders that may name it, and why.
 const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-bootstrap/src/acceptor.rs", "file descriptors of connections, and how many wait for `accept`"),
+    ("mscclpp-bootstrap/src/address.rs", "the number of a network interface"),
     ("mscclpp-bootstrap/src/client.rs", "file descriptors of connections"),
     ("mscclpp-bootstrap/src/conn.rs", "file descriptors of connections"),
     ("mscclpp-bootstrap/src/descriptors.rs", "the limit of file descriptors, and how many are open"),

@@ -1,13 +1,12 @@
 //! Reads the configuration from the environment.
 
-use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
 use super::launcher::{self, Launcher};
 use super::{Environment, slurm};
-use crate::address::{Address, loopback_ip};
+use crate::address::{Address, is_v6, loopback_ip};
 use crate::error::{Error, shortened};
 use crate::frame::MAX_RANKS;
 use crate::options::{MAX_TIMEOUT, NodeTransport, Options};
@@ -170,7 +169,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
         expected: "the name or address of rank 0's host, or host:port or interface:host:port with a port from 1".into(),
     };
     let bare = host.trim_matches(['[', ']']);
-    if host.contains(':') && bare.parse::<Ipv6Addr>().is_err() {
+    if host.contains(':') && !is_v6(bare) {
         return Err(unreadable());
     }
     let (port_name, port) = match port {

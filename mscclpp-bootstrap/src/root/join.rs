@@ -114,7 +114,7 @@ impl Root {
         let remaining = self.active_clock.remaining();
         conn.raise_limit();
         conn.push(&Frame::Admitted { remaining, timeout, heartbeat_timeout, job: self.job });
-        self.members[rank] = Some(member);
+        self.members[rank] = Some(member.in_zone_of(conn.peer));
         self.peers[rank] = Some(PeerState { conn, held: None, unacknowledged: 0, left: false, leave_acked: false });
         self.complete_join();
     }
