@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_bytes::ByteBuf;
 
 use super::error::Error;
+use super::failure_times::CAUSE_GRACE_PERIOD;
 use super::frame::{Call, Frame, GATHER_BYTES, MESSAGE_BYTES};
 use super::group::Bootstrap;
 use super::inbox::{KeyedStream, State};
@@ -20,8 +21,6 @@ use super::timeout::ActiveTimeout;
 pub(super) const ROOT_GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// Minimum duration of a wait for the next timeout of ranks that are threads.
 const MIN_WAIT: Duration = Duration::from_millis(1);
-/// How long a rank that observes a consequence of a failure waits for its cause.
-const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 impl Bootstrap {
     /// Returns the data of each rank, in the order of ranks. Lengths may differ between ranks.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::error::Error;
+use super::failure_times::ANSWER_TIME;
 use super::frame::{Frame, MAX_RANKS};
 use super::inbox::{ReportSource, Scope, State};
 use super::link::Link;
@@ -12,9 +13,6 @@ use super::local;
 use super::options::{MAX_TIMEOUT, Options};
 use super::rank_info::{self, RankInfo};
 use super::status::Topic;
-
-/// How long a rank waits for rank 0 to decide why the communicator has failed.
-const DECISION_TIME: Duration = Duration::from_secs(1);
 
 /// A rank's handle to the control plane of a communicator, whose ranks are processes of one job or threads of one
 /// process.
@@ -288,7 +286,7 @@ impl Bootstrap {
     }
 
     /// Fails the communicator on all ranks because of `error`, and returns why it has failed: `error`, or the failure that
-    /// another rank reported first. It is the same on all ranks. Waits up to a second for rank 0, which decides.
+    /// another rank reported first. It is the same on all ranks. Waits up to two seconds for rank 0, which decides.
     pub fn fail(&self, error: Error) -> Error {
         if let Err(forked) = self.check_process() {
             return forked;
@@ -301,7 +299,7 @@ impl Bootstrap {
         let frame = self.failure_frame(error.clone());
         // If the frame cannot be sent, the other ranks notice that this rank is lost.
         if self.link.post(frame.clone()).is_ok()
-            && let Some(first) = self.failure_within(DECISION_TIME)
+            && let Some(first) = self.failure_within(ANSWER_TIME)
         {
             return first;
         }

@@ -16,6 +16,7 @@ mod continuation;
 mod descriptors;
 mod env;
 mod error;
+mod failure_times;
 mod frame;
 mod group;
 mod grow;
@@ -50,6 +51,8 @@ pub use address::Address;
 pub use conn::send_vectored;
 pub use env::Environment;
 pub use error::Error;
+#[doc(hidden)]
+pub use failure_times::{ANSWER_TIME, CAUSE_GRACE_PERIOD};
 pub use frame::MAX_RANKS;
 pub use group::Bootstrap;
 pub use interfaces::interfaces;

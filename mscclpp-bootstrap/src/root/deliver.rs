@@ -1,10 +1,11 @@
 //! Delivers frames to the ranks, if there is room for them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{PeerState, Phase, Root};
 use crate::conn::Conn;
 use crate::error::Error;
+use crate::failure_times::ACKNOWLEDGEMENT_TIME;
 use crate::frame::{BODY_BYTES, Frame};
 use crate::options::SHUTDOWN_TIMEOUT;
 use crate::router::Delivery;
@@ -14,9 +15,6 @@ const MAX_UNHELD_BYTES: usize = 4 << 20;
 /// Maximum number of queued bytes of frames that do not wait with their sender, after which the rank counts as stuck.
 /// Less in tests, which then need to send less.
 const MAX_QUEUED_BYTES: usize = if cfg!(test) { 32 << 20 } else { 4 * BODY_BYTES };
-
-/// How long rank 0 waits, before it notices a failure, until the other ranks have acknowledged it.
-const ACKNOWLEDGEMENT_TIME: Duration = Duration::from_millis(200);
 
 impl Root {
     /// Returns whether a frame can be forwarded. If not, it is a message to a rank with too many queued bytes, and has
@@ -37,10 +35,10 @@ impl Root {
         held.any(|frame| self.has_room(frame)) || self.outbox.is_next(|frame| self.has_room(frame))
     }
 
-    /// Delivers the router's frames. Rank 0 notices a failure last: its process may end as soon as it does, and what has not
-    /// reached the other ranks by then may be lost. They would take rank 0 for the cause.
+    /// Delivers the router's frames, to rank 0 itself after all others: its process may end as soon as its call returns, and what has not
+    /// been sent by then is lost. It notices a failure only when the others have acknowledged it, because they would take rank 0 for the cause.
     pub(super) fn deliver(&mut self, out: Vec<Delivery>) {
-        let (mut answers, mut dead) = (Vec::new(), Vec::new());
+        let (mut own, mut dead) = (Vec::new(), Vec::new());
         for Delivery { to, frame } in out {
             let mut encoded = None;
             for rank in to {
@@ -48,7 +46,7 @@ impl Root {
                     if rank == 0 && frame.is_failure() {
                         self.withheld.push_back((frame.clone(), Instant::now() + ACKNOWLEDGEMENT_TIME));
                     } else if rank == 0 {
-                        answers.extend(self.inbox.deliver(frame.clone()));
+                        own.push(frame.clone());
                     }
                     continue;
                 };
@@ -63,7 +61,11 @@ impl Root {
         }
         // Failures come last, so that the other ranks receive all earlier frames.
         dead.into_iter().for_each(|(rank, error)| self.lose(rank, error));
-        answers.into_iter().for_each(|answer| self.route(0, answer));
+        for frame in own {
+            if let Some(answer) = self.inbox.deliver(frame) {
+                self.route(0, answer);
+            }
+        }
     }
 
     /// Lets rank 0 notice the failures that the other ranks have acknowledged, or whose time is over.
