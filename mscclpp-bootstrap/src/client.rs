@@ -10,6 +10,7 @@ use super::error::Error;
 use super::frame::{Frame, Malformed};
 use super::heartbeat::Heartbeat;
 use super::inbox::Inbox;
+use super::learned::Learned;
 use super::options::{Options, SHUTDOWN_TIMEOUT};
 use super::outbox::Outbox;
 use super::poll::{self, Interest};
@@ -32,6 +33,8 @@ pub(super) struct Client {
     /// Whether rank 0 has sent its shutdown frame.
     root_left: bool,
     root: RankInfo,
+    /// Failures because of which rank 0 may end.
+    learned: Learned,
 }
 
 impl Client {
@@ -45,7 +48,18 @@ impl Client {
     ) -> Self {
         let root = RankInfo::unnamed(0);
         let heartbeat = Heartbeat::new(options.heartbeat_timeout);
-        Self { rank, conn, acceptor, inbox, outbox, heartbeat, leaving: None, root_left: false, root }
+        Self {
+            rank,
+            conn,
+            acceptor,
+            inbox,
+            outbox,
+            heartbeat,
+            leaving: None,
+            root_left: false,
+            root,
+            learned: Learned::default(),
+        }
     }
 
     /// Serves until this rank has shut down or rank 0 is lost.
@@ -59,6 +73,7 @@ impl Client {
         };
         match end {
             Some(error) => {
+                let error = self.learned.with_cause(error, Instant::now());
                 // If rank 0 is only suspended, it reads why the others have ended when it continues.
                 self.conn.push(&Frame::Lost { rank: 0, error: error.clone() });
                 self.conn.flush();
@@ -66,7 +81,8 @@ impl Client {
             }
             None => {
                 let (who, call) = (Box::new(self.root.clone()), "a call that goes through it".into());
-                self.inbox.close(Error::RankLeft { who, waiting: None, call });
+                let left = Error::RankLeft { who, waiting: None, call };
+                self.inbox.close(self.learned.with_cause(left, Instant::now()));
             }
         }
         self.outbox.mark_drained();
@@ -124,6 +140,7 @@ impl Client {
                 | Frame::Lost { .. }
                 | Frame::Leave { .. } => {
                     let is_failure = frame.is_failure();
+                    self.record_learned(&frame, now);
                     if let Some(answer) = self.inbox.deliver(frame) {
                         self.conn.push(&answer);
                     }
@@ -131,6 +148,7 @@ impl Client {
                         self.conn.push(&Frame::FailureAck);
                     }
                 }
+                Frame::CallFailed(_) => self.record_learned(&frame, now),
                 Frame::Heartbeat | Frame::LeaveAck => {}
                 _ => return Err(Malformed::Unexpected("a message").of(&self.root)),
             }
@@ -154,6 +172,17 @@ impl Client {
         match self.heartbeat.silent_for(self.conn.last_received, now) {
             Some(silent) if !self.root_left => Err(Error::Unresponsive { who: Box::new(self.root.clone()), silent }),
             _ => self.wait().map(|()| true),
+        }
+    }
+
+    /// Records a failure because of which rank 0 may end.
+    fn record_learned(&mut self, frame: &Frame, now: Instant) {
+        match frame {
+            Frame::CommunicatorFailed { group, error, .. } if group.is_empty() || group.contains(&0) => {
+                self.learned.record([0].into_iter(), error, now);
+            }
+            Frame::Lost { error, .. } | Frame::CallFailed(error) => self.learned.record([0].into_iter(), error, now),
+            _ => {}
         }
     }
 

@@ -246,12 +246,14 @@ impl Bootstrap {
         self.check_alive()?;
         let sequence = *next;
         *next += 1;
-        let whole = self.group.len() == self.world.len() && self.context == 0;
-        let group = if whole { Vec::new() } else { self.group.to_vec() };
-        let (context, place, part_of) = (self.context, place::text(place), place::numbered_call());
-        let (timeout, bytes) = (self.timeout(), ByteBuf::from(bytes));
+        let (context, group) = (self.context, self.listed_group());
+        let (place, part_of) = (place::text(place), place::numbered_call());
+        // Rank 0 decides only if this rank finds no cause.
+        let timeout = waits.timeout + if waits.find_cause.is_some() { ROOT_GRACE_PERIOD } else { Duration::ZERO };
+        let bytes = ByteBuf::from(bytes);
         self.link.post(Frame::EnterCollective { context, sequence, call, part_of, place, group, timeout, bytes })?;
         let key = (context, sequence);
+        let mut find_cause = waits.find_cause;
         let mut waiting = ActiveTimeout::new(timeout + ROOT_GRACE_PERIOD);
         while !waiting.is_expired() {
             let next = self.link.expire().map(|at| at.saturating_duration_since(Instant::now()));

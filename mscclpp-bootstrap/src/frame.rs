@@ -91,10 +91,12 @@ pub(crate) enum Frame {
     Shrunk { context: u64, result: Result<(u64, Vec<u32>), Error> },
     /// All communicators of the job have failed.
     Failed(Error),
-    /// A communicator has failed, and with it those that were split from it.
-    CommunicatorFailed { context: u64, error: Error },
+    /// A communicator has failed, and with it those that were split from it. `group` lists its ranks; empty means all ranks.
+    CommunicatorFailed { context: u64, group: Vec<u32>, error: Error },
     /// A rank is lost: all communicators that contain it have failed.
     Lost { rank: u32, error: Error },
+    /// A call of a rank has failed, and no communicator. If the rank ends, this is why. Rank 0 sends its own to all ranks.
+    CallFailed(Error),
     /// A rank has noticed the next failure of those that rank 0 has sent.
     FailureAck,
     /// Shutdown frame: a rank leaves in order.

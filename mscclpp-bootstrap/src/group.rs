@@ -307,6 +307,16 @@ impl Bootstrap {
         self.as_own(self.link.inbox().failure(&self.scope).unwrap_or(error))
     }
 
+    /// Announces that a call of this rank has failed, but not the communicator: if this rank ends, ranks that wait for it name this
+    /// failure.
+    #[doc(hidden)]
+    pub fn announce_failure(&self, error: Error) {
+        if self.check_process().is_ok() {
+            // If the frame cannot be sent, the communicator has failed.
+            let _ = self.link.post(Frame::CallFailed(self.as_of_job(error)));
+        }
+    }
+
     /// Sets what this rank reports about a topic when it is asked, also while its threads are busy. `None`: nothing. For the
     /// executors of this communicator.
     #[doc(hidden)]
@@ -346,9 +356,17 @@ impl Bootstrap {
 
     fn failure_frame(&self, error: Error) -> Frame {
         match &error {
-            Error::Died { who, .. } | Error::Unresponsive { who, .. } => Frame::Lost { rank: who.rank, error },
-            _ => Frame::CommunicatorFailed { context: self.context, error },
+            Error::Died { who, .. } | Error::Unresponsive { who, .. } | Error::Ended { who, .. } => {
+                Frame::Lost { rank: who.rank, error }
+            }
+            _ => Frame::CommunicatorFailed { context: self.context, group: self.listed_group(), error },
         }
+    }
+
+    /// Returns this communicator's ranks as frames list them: none if it has all ranks of the job.
+    pub(super) fn listed_group(&self) -> Vec<u32> {
+        let is_whole = self.group.len() == self.world.len() && self.context == 0;
+        if is_whole { Vec::new() } else { self.group.to_vec() }
     }
 
     pub(super) fn own_info(&self) -> Box<RankInfo> {
@@ -358,12 +376,12 @@ impl Bootstrap {
     /// Returns an error with this communicator's ranks in place of those of the job.
     pub(super) fn as_own(&self, error: Error) -> Error {
         let own = |rank| self.group.iter().position(|member| *member == rank).map(|position| position as u32);
-        if self.context == 0 { error } else { error.map_ranks(own) }
+        if self.context == 0 { error } else { error.map_ranks(&own) }
     }
 
     /// Returns an error with the job's ranks in place of those of this communicator.
     fn as_of_job(&self, error: Error) -> Error {
-        error.map_ranks(|rank| self.group.get(rank as usize).copied())
+        error.map_ranks(&|rank| self.group.get(rank as usize).copied())
     }
 
     /// Waits until `take` returns a value, the communicator fails, or `time` is over (`None`).

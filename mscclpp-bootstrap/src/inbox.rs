@@ -47,6 +47,8 @@ pub(crate) struct Inbox {
     changed: Condvar,
     /// Number of recorded failures.
     failures: Arc<AtomicU64>,
+    /// Number of messages that have arrived.
+    messages: AtomicU64,
     /// Generation of the job.
     generation: AtomicU32,
 }
@@ -135,9 +137,10 @@ impl Inbox {
                     let error = Error::TooLarge { call, bytes, limit };
                     let scope = FailureScope::Communicator(context);
                     let is_known = state.failures.iter().any(|(other, _)| *other == scope);
-                    failure = (!is_known).then_some(Frame::CommunicatorFailed { context, error });
+                    failure = (!is_known).then_some(Frame::CommunicatorFailed { context, group: Vec::new(), error });
                 } else {
                     state.messages.entry((context, from, tag)).or_default().push_back(bytes);
+                    self.messages.fetch_add(1, Ordering::Release);
                 }
             }
             Frame::Gathered { context, sequence, parts } => {
@@ -147,7 +150,7 @@ impl Inbox {
                 state.shrunk.insert(context, result);
             }
             Frame::Failed(error) => self.fail(&mut state, FailureScope::Job, error),
-            Frame::CommunicatorFailed { context, error } => {
+            Frame::CommunicatorFailed { context, error, .. } => {
                 self.fail(&mut state, FailureScope::Communicator(context), error);
             }
             Frame::Lost { rank, error } => self.fail(&mut state, FailureScope::Rank(rank), error),
@@ -266,6 +269,11 @@ impl Inbox {
     /// Returns the number of recorded failures, which may change at any time.
     pub(crate) fn num_failures(&self) -> &Arc<AtomicU64> {
         &self.failures
+    }
+
+    /// Returns the number of messages that have arrived, which may change at any time.
+    pub(crate) fn num_messages(&self) -> &AtomicU64 {
+        &self.messages
     }
 
     /// Returns why a communicator has failed, if it has.

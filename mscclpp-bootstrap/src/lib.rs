@@ -23,6 +23,7 @@ mod grow;
 mod heartbeat;
 mod inbox;
 mod interfaces;
+mod learned;
 mod link;
 mod local;
 mod mac;

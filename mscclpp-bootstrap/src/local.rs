@@ -134,11 +134,12 @@ impl Link for LocalLink {
 impl Drop for LocalLink {
     fn drop(&mut self) {
         self.hub.with_router(|router, out| {
+            let now = Instant::now();
             if thread::panicking() {
                 let who = Box::new(self.members[self.rank as usize].clone());
-                router.lose(self.rank, Error::Died { who, how: "its thread panicked".into() }, out);
+                router.lose(self.rank, Error::Died { who, how: "its thread panicked".into() }, now, out);
             }
-            router.route(self.rank, Frame::Leave { rank: self.rank }, Instant::now(), out);
+            router.route(self.rank, Frame::Leave { rank: self.rank }, now, out);
         });
         self.inbox().stop_receiving();
     }

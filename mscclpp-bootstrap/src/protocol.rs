@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Protocol version. It changes with every change of `Frame`.
-pub(crate) const VERSION: u16 = 10;
+pub(crate) const VERSION: u16 = 11;
 
 /// A number that is used once.
 pub(crate) type Nonce = [u8; 16];

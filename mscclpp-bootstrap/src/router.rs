@@ -14,6 +14,7 @@ use serde_bytes::ByteBuf;
 use self::shrinks::{Claim, Shrinks};
 use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, Malformed};
+use super::learned::Learned;
 use super::options::MAX_TIMEOUT;
 use super::rank_info::RankInfo;
 use super::status::PendingCall;
@@ -41,6 +42,8 @@ pub(crate) struct Router {
     failed: BTreeMap<u64, Error>,
     /// Why the whole job has failed, if it has.
     job_failed: Option<Error>,
+    /// Failures because of which ranks may end.
+    learned: Learned,
 }
 
 /// How long a difference between calls waits for more ranks, so that the error names a rank that differs from most others.
@@ -87,6 +90,7 @@ impl Router {
             shrinks: Shrinks::default(),
             failed: BTreeMap::new(),
             job_failed: None,
+            learned: Learned::default(),
         }
     }
 
@@ -116,17 +120,21 @@ impl Router {
                 }
             }
             Frame::EnterCollective { context, sequence, call, part_of, place, group, timeout, bytes } => {
+                if !self.failed.contains_key(&context) {
+                    self.learned.forget(from);
+                }
                 let group = if group.is_empty() { (0..self.members.len() as u32).collect() } else { group };
                 let entered = Entered { rank: from, call, part_of, place };
-                let entry = Entry { entered, group, bytes, now, until: now + timeout.min(MAX_TIMEOUT) };
+                let entry = Entry { entered, group: group.clone(), bytes, now, until: now + timeout.min(MAX_TIMEOUT) };
                 match self.enter_collective((context, sequence), entry) {
                     Ok(Some(delivery)) => out.push(delivery),
                     Ok(None) => {}
                     Err(error @ Error::Protocol { .. }) => self.fail(error, out),
-                    Err(error) => self.fail_communicator(context, error, out),
+                    Err(error) => self.fail_communicator(context, group, error, now, out),
                 }
             }
             Frame::EnterShrink { context, group, mut lost, has_failed, timeout } => {
+                self.learned.forget(from);
                 lost.sort_unstable();
                 lost.dedup();
                 let (group, until) = (self.group_of(from, group), now + timeout.min(MAX_TIMEOUT));
@@ -136,10 +144,18 @@ impl Router {
                     Err(error) => self.fail(error, out),
                 }
             }
-            Frame::Leave { .. } => self.leave(from, out),
+            Frame::Leave { .. } => self.leave(from, now, out),
             Frame::Failed(error) => self.fail(error, out),
-            Frame::CommunicatorFailed { context, error } => self.fail_communicator(context, error, out),
-            Frame::Lost { rank, error } => self.lose(rank, error, out),
+            Frame::CommunicatorFailed { context, group, error } => {
+                self.fail_communicator(context, group, error, now, out);
+            }
+            Frame::Lost { rank, error } => self.lose(rank, error, now, out),
+            Frame::CallFailed(error) => {
+                self.record_learned(&[from], &error, now);
+                if from == 0 {
+                    out.push(Delivery { to: self.present(Some(0)), frame: Frame::CallFailed(error) });
+                }
+            }
             Frame::Heartbeat | Frame::LeaveAck => {}
             _ => self.fail(Malformed::Unexpected("a message or a call").of(&self.members[from as usize]), out),
         }
@@ -155,24 +171,43 @@ impl Router {
         }
     }
 
-    /// Fails a communicator. Only the first reason counts.
-    pub(crate) fn fail_communicator(&mut self, context: u64, error: Error, out: &mut Vec<Delivery>) {
+    /// Fails a communicator of some ranks, or with none of all. Only the first reason counts.
+    pub(crate) fn fail_communicator(
+        &mut self,
+        context: u64,
+        group: Vec<u32>,
+        error: Error,
+        now: Instant,
+        out: &mut Vec<Delivery>,
+    ) {
         if !self.has_failed() && !self.failed.contains_key(&context) {
+            let error = self.learned.with_cause(error, now);
+            self.record_learned(&group, &error, now);
             self.failed.insert(context, error.clone());
             self.gathers.retain(|(other, _), _| *other != context);
-            out.push(Delivery { to: self.present(None), frame: Frame::CommunicatorFailed { context, error } });
+            out.push(Delivery { to: self.present(None), frame: Frame::CommunicatorFailed { context, group, error } });
         }
     }
 
     /// Fails all communicators that contain a lost rank.
-    pub(crate) fn lose(&mut self, rank: u32, error: Error, out: &mut Vec<Delivery>) {
+    pub(crate) fn lose(&mut self, rank: u32, error: Error, now: Instant, out: &mut Vec<Delivery>) {
         if self.has_failed() || rank as usize >= self.members.len() || self.lost.contains_key(&rank) {
             return;
         }
+        let error = self.learned.with_cause(error, now);
+        // The communicator of the job, which has all ranks, has failed.
+        self.record_learned(&[], &error, now);
         self.lost.insert(rank, error.clone());
         self.gathers.retain(|_, gather| !gather.group.contains(&rank));
         out.push(Delivery { to: self.present(None), frame: Frame::Lost { rank, error } });
         self.complete_shrinks(out);
+    }
+
+    /// Records that the ranks of a communicator, or with none all ranks, learn of a failure.
+    fn record_learned(&mut self, group: &[u32], error: &Error, now: Instant) {
+        let ranks = self.members.len() as u32;
+        let all = (0..ranks).filter(|_| group.is_empty());
+        self.learned.record(all.chain(group.iter().copied().filter(|rank| *rank < ranks)), error, now);
     }
 
     /// Returns whether the whole job has failed.
@@ -217,18 +252,15 @@ impl Router {
     pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<Delivery>) {
         let mut gathers = self.gathers.iter();
         if let Some((&(context, _), gather)) = gathers.find(|(_, gather)| gather.mismatch.is_some_and(|at| now >= at)) {
-            let error = self.mismatch_error(gather);
-            self.fail_communicator(context, error, out);
+            let (group, error) = (gather.group.clone(), self.mismatch_error(gather));
+            self.fail_communicator(context, group, error, now, out);
         }
         let late = self.gathers.iter().find(|(_, gather)| gather.mismatch.is_none() && now >= gather.until);
         if let Some((&(context, _), gather)) = late {
             let missing = gather.missing_ranks().map(|rank| self.members[rank as usize].clone()).collect();
             let (call, waiting, waited) = (gather.name(), gather.present().collect(), gather.until - gather.since);
-            self.fail_communicator(
-                context,
-                Error::CollectiveTimeout { call, missing, waiting, waited, last_call: None },
-                out,
-            );
+            let error = Error::CollectiveTimeout { call, missing, waiting, waited, last_call: None };
+            self.fail_communicator(context, gather.group.clone(), error, now, out);
         }
         self.expire_shrinks(now, out);
     }
@@ -252,16 +284,17 @@ impl Router {
         }
     }
 
-    fn leave(&mut self, rank: u32, out: &mut Vec<Delivery>) {
+    fn leave(&mut self, rank: u32, now: Instant, out: &mut Vec<Delivery>) {
         if !self.left.insert(rank) {
             return;
         }
         let waits = self.gathers.iter().find(|(_, gather)| gather.missing_ranks().any(|missing| missing == rank));
-        let error =
-            waits.map(|(&(context, _), gather)| (context, self.rank_left_error(rank, gather.first(), gather.name())));
+        let error = waits.map(|(&(context, _), gather)| {
+            (context, gather.group.clone(), self.rank_left_error(rank, gather.first(), gather.name()))
+        });
         out.push(Delivery { to: self.present(Some(rank)), frame: Frame::Leave { rank } });
-        if let Some((context, error)) = error {
-            self.fail_communicator(context, error, out);
+        if let Some((context, group, error)) = error {
+            self.fail_communicator(context, group, error, now, out);
         }
         self.complete_shrinks(out);
     }
@@ -528,7 +561,7 @@ mod tests {
         router.route(0, enter(9, &[0, 1]), now, &mut out);
         router.route(0, enter(8, &[0, 3]), now, &mut out);
         let died = Error::Died { who: Box::new(RankInfo::this(3, None)), how: "test".into() };
-        router.lose(3, died, &mut out);
+        router.lose(3, died, now, &mut out);
         router.route(1, enter(9, &[0, 1]), now, &mut out);
         assert!(matches!(
             out[..],
@@ -538,6 +571,50 @@ mod tests {
             ]
         ));
         assert!(!router.has_failed() && router.next_expiry().is_none());
+    }
+
+    #[test]
+    fn rank_that_ends_after_a_failure_of_another_communicator_is_lost_because_of_it() {
+        let late = |router: &Router| Error::CollectiveTimeout {
+            call: "a call".into(),
+            missing: vec![router.members[1].clone()],
+            waiting: vec![0],
+            waited: Duration::from_secs(4),
+            last_call: None,
+        };
+        let died = |rank| Error::Died { who: Box::new(RankInfo::unnamed(rank)), how: "test".into() };
+        let left =
+            |rank| Error::RankLeft { who: Box::new(RankInfo::unnamed(rank)), waiting: Some(2), call: "b".into() };
+        // The error of a rank's end, the seconds after the failure, whether it makes a call before, and the root cause.
+        for (end, seconds, calls, cause) in [
+            (died(0), 1, false, 1),
+            (left(0), 1, false, 1),
+            (died(1), 1, false, 1),
+            (died(0), 1, true, 0),
+            (died(0), 3600, false, 0),
+            (died(2), 1, false, 2),
+        ] {
+            let (mut router, mut out, now) = (router(4), Vec::new(), Instant::now());
+            let failed = Frame::CommunicatorFailed { context: 5, group: vec![0, 1], error: late(&router) };
+            router.route(0, failed, now, &mut out);
+            if calls {
+                router.route(0, enter_collective(Call::Barrier, &[]), now, &mut out);
+            }
+            out.clear();
+            let then = now + Duration::from_secs(seconds);
+            let frame = match end.clone() {
+                Error::Died { who, .. } => Frame::Lost { rank: who.rank, error: end.clone() },
+                _ => Frame::CommunicatorFailed { context: 0, group: Vec::new(), error: end.clone() },
+            };
+            router.route(3, frame, then, &mut out);
+            let [Delivery { frame: Frame::Lost { error, .. } | Frame::CommunicatorFailed { error, .. }, .. }] =
+                &out[..]
+            else {
+                panic!("{out:?}")
+            };
+            assert_eq!(error.root_cause().map(|cause| cause.rank), Some(cause), "{error}");
+            assert_eq!(error.lost(), end.lost(), "{error}");
+        }
     }
 
     #[test]

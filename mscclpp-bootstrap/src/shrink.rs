@@ -144,7 +144,7 @@ impl Bootstrap {
                 let by = by.iter().filter_map(|rank| members.get(*rank as usize).copied()).collect();
                 Error::Excluded { who: self.own_info(), by, reason }
             }
-            error => error.map_ranks(|rank| members.get(rank as usize).copied()),
+            error => error.map_ranks(&|rank| members.get(rank as usize).copied()),
         }
     }
 

@@ -52,6 +52,35 @@ fn panic_with(group: Bootstrap) {
 }
 
 #[test]
+fn rank_that_ends_because_of_another_communicator_is_not_the_cause() {
+    on_both(4, |group| {
+        let own = group.rank();
+        let part = group.subgroup(&[1, 2]).unwrap();
+        if let Some(part) = part {
+            let error = match own {
+                1 => part.failure_within(Duration::from_secs(60)).unwrap(),
+                _ => {
+                    part.set_timeout(Duration::from_millis(100));
+                    part.barrier().unwrap_err()
+                }
+            };
+            assert_eq!(error.root_cause().map(|cause| cause.rank), Some(0), "rank 1 of the job is late: {error}");
+            if own == 2 {
+                drop(part);
+                return panic_with(group);
+            }
+        }
+        let error = group.barrier().unwrap_err();
+        assert_eq!((error.root_cause().map(|cause| cause.rank), error.lost()), (Some(1), vec![2]), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("rank 2 (pid ") && text.contains(" ended after another failure: rank 1 (pid "),
+            "{text}"
+        );
+    });
+}
+
+#[test]
 fn ranks_continue_after_one_died() {
     on_both(4, |group| {
         let own = group.rank();

@@ -197,6 +197,14 @@ pub enum Error {
         /// How it was noticed.
         how: String,
     },
+    /// A rank died or left soon after another failure of which it had learned, such as that of another communicator.
+    #[error("{who} ended after another failure: {cause}")]
+    Ended {
+        /// The rank that ended.
+        who: Box<RankInfo>,
+        /// The other failure.
+        cause: Box<Error>,
+    },
     /// A rank's process no longer runs, although its connection is open.
     #[error("no answer from {who} for {}: its process is suspended or its host is unreachable", Seconds(*silent))]
     Unresponsive {

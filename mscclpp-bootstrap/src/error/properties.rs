@@ -11,6 +11,7 @@ impl Error {
     pub fn lost(&self) -> Vec<u32> {
         match self {
             Self::Died { who, .. }
+            | Self::Ended { who, .. }
             | Self::Unresponsive { who, .. }
             | Self::RankLeft { who, .. }
             | Self::Aborted { who, .. }
@@ -54,6 +55,7 @@ impl Error {
             Self::NoDescriptor { .. } => ErrorKind::OutOfResources,
             Self::CallFailed { kind, .. } | Self::JobFailed { kind, .. } => *kind,
             Self::Died { .. }
+            | Self::Ended { .. }
             | Self::Unresponsive { .. }
             | Self::RankLeft { .. }
             | Self::Aborted { .. }
@@ -90,6 +92,7 @@ impl Error {
             | Self::Timeout { call, .. }
             | Self::TooLarge { call, .. } => Some(call),
             Self::Mismatch { first_call, .. } => Some(first_call),
+            Self::Ended { cause, .. } => cause.operation(),
             _ => None,
         }
     }
@@ -102,6 +105,7 @@ impl Error {
             | Self::DuplicateRank { second, .. } => second.rank,
             Self::WorldSize { who, .. } | Self::CallFailed { who, .. } | Self::Revoked { who } => who.rank,
             Self::Unreachable { peer, .. } => *peer,
+            Self::Ended { who, cause } => cause.root_cause().map_or(who.rank, |cause| cause.rank),
             Self::FrameAuthenticationFailed { from, .. } => *from,
             _ => *self.lost().first()?,
         };

@@ -21,7 +21,7 @@ impl Error {
     /// Returns this error with other numbers for the ranks in it. An error that blames a rank without a number becomes
     /// [`Error::JobFailed`] of the same class and with the same text: it is a failure of the job that reaches a communicator without
     /// that rank.
-    pub(crate) fn map_ranks(self, number: impl Fn(u32) -> Option<u32>) -> Self {
+    pub(crate) fn map_ranks(self, number: &dyn Fn(u32) -> Option<u32>) -> Self {
         let mut unknown = false;
         let mut mapped = self.clone();
         let mut map = |rank: &mut u32| match number(*rank) {
@@ -35,6 +35,11 @@ impl Error {
             | Self::Aborted { who, .. }
             | Self::Revoked { who }
             | Self::CallFailed { who, .. } => info(who),
+            Self::Ended { who, cause } => {
+                info(who);
+                // Of another communicator, which may have other ranks.
+                **cause = (**cause).clone().map_ranks(number);
+            }
             Self::WorldSize { who, peer, .. } => {
                 info(who);
                 map(peer);
@@ -87,9 +92,9 @@ mod tests {
         let error = Error::RankLeft { who, waiting: Some(3), call: "barrier".into() };
         let group = [3, 5];
         let number = |rank| group.iter().position(|other| *other == rank).map(|position| position as u32);
-        let mapped = error.clone().map_ranks(number);
+        let mapped = error.clone().map_ranks(&number);
         assert_eq!((mapped.lost(), mapped.rank()), (vec![1], Some(0)));
-        let other = error.clone().map_ranks(|_| None);
+        let other = error.clone().map_ranks(&|_| None);
         assert_eq!(other.kind(), ErrorKind::RankLost);
         assert_eq!(other.to_string(), format!("the job of this communicator has failed: {error}"));
         assert!(other.lost().is_empty());

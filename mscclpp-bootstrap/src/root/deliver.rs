@@ -91,9 +91,9 @@ impl Root {
 
     /// Fails the communicators of a lost rank, or the rendezvous.
     pub(super) fn lose(&mut self, rank: u32, error: Error) {
-        let mut out = Vec::new();
+        let (mut out, now) = (Vec::new(), self.active_now());
         match &mut self.phase {
-            Phase::Connected(router) => router.lose(rank, error, &mut out),
+            Phase::Connected(router) => router.lose(rank, error, now, &mut out),
             _ => return self.fail(error),
         }
         self.deliver(out);

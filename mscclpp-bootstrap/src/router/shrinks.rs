@@ -282,7 +282,7 @@ mod tests {
         let mut out = Vec::new();
         router.route(1, Frame::Leave { rank: 1 }, now, &mut out);
         let error = Error::Died { who: Box::new(RankInfo::this(2, None)), how: "test".into() };
-        router.lose(2, error, &mut out);
+        router.lose(2, error, Instant::now(), &mut out);
         assert_eq!(results(out), [(0, Ok(vec![0, 3])), (3, Ok(vec![0, 3]))]);
         assert!(matches!(&shrink(&mut router, 2, &[], now)[..], [(2, Err(Error::Excluded { by, .. }))] if by == &[0]));
     }
@@ -378,7 +378,7 @@ mod tests {
         let frame = Frame::EnterShrink { context: 3, group, lost: vec![1], has_failed: false, timeout: LONG };
         router.route(0, frame, now, &mut out);
         let error = Error::Died { who: Box::new(RankInfo::this(2, None)), how: "test".into() };
-        router.lose(2, error, &mut out);
+        router.lose(2, error, Instant::now(), &mut out);
         assert!(results(out).is_empty());
         assert_eq!(shrink(&mut router, 3, &[1], now), [(0, Ok(vec![0, 3])), (3, Ok(vec![0, 3]))]);
     }
