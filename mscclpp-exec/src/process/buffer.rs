@@ -71,7 +71,7 @@ impl Session {
         let sent = self.exchange(text, &message)?;
         // Counted on all ranks, whether the allocation succeeds or not.
         self.allocations += 1;
-        let (own, _) = own?;
+        let (own, _) = own.map_err(|error| self.fail_allocation(error))?;
         let mut peers = Vec::new();
         for (local_rank, sent) in sent.into_iter().enumerate() {
             if local_rank == self.own_local_rank {
@@ -81,7 +81,7 @@ impl Session {
             let peer = self.locals[local_rank];
             let len = sent.bytes.as_slice().try_into().map(u64::from_le_bytes);
             let Ok(len) = len else {
-                return Err(Error::PeerOutOfMemory { peer, call: text.to_owned() });
+                return Err(self.peer_out_of_memory(local_rank, text));
             };
             let file = sent.files.into_iter().next().ok_or_else(|| lost_descriptor(peer));
             // No peer has noticed this failure.

@@ -62,7 +62,7 @@ impl Session {
         // A rank without memory takes part in the call as well, or the others would wait for it.
         let report = Report { failed: own.is_err(), place: Some(place), ..Report::default() };
         let reported = self.exchange_reports(report, None, text)?;
-        own?;
+        own.map_err(|error| self.fail_allocation(error))?;
         self.check_reported(&reported, text)?;
         self.count_memory();
         Ok(Arc::new(memory))
@@ -87,7 +87,7 @@ impl Session {
         });
         let report = Report { failed: own.is_err(), ..Report::default() };
         let reported = self.exchange_reports(report, own.as_ref().ok().cloned().flatten(), text)?;
-        let own = own?;
+        let own = own.map_err(|error| self.fail_allocation(error))?;
         self.check_reported(&reported, text)?;
         let slab = match own {
             Some(slab) => slab,
@@ -109,9 +109,23 @@ impl Session {
 
     fn check_reported(&self, reported: &Reported, text: &str) -> Result<(), Error> {
         match reported.failed {
-            Some(peer) => Err(Error::PeerOutOfMemory { peer: self.locals[peer], call: text.to_owned() }),
+            Some(peer) => Err(self.peer_out_of_memory(peer, text)),
             None => Ok(()),
         }
+    }
+
+    /// Announces that an allocation has failed, of which the ranks of the node learn in the same call, and returns the error. The communicator
+    /// can be used, but ranks may wait for those that end because of this.
+    #[cold]
+    pub(in super::super) fn fail_allocation(&self, error: Error) -> Error {
+        self.bootstrap.announce_failure(self.cause_of(&error));
+        error
+    }
+
+    /// Does what [`fail_allocation`](Self::fail_allocation) does for one that failed on a peer.
+    #[cold]
+    pub(in super::super) fn peer_out_of_memory(&self, local_rank: usize, text: &str) -> Error {
+        self.fail_allocation(Error::PeerOutOfMemory { peer: self.locals[local_rank], call: text.to_owned() })
     }
 
     /// Exchanges reports, compares where the ranks have placed the allocation, and frees the pages of allocations that all

@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// Returns a failure of this rank's call as the other ranks name it.
-    fn cause_of(&self, error: &Error) -> bootstrap::Error {
+    pub(in super::super) fn cause_of(&self, error: &Error) -> bootstrap::Error {
         let mut call = self.call_text(self.number);
         if let Error::Stalled(stall) = error {
             call = format!("launch {} of plan `{}`", stall.launch, stall.plan);
