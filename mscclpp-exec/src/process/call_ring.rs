@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, fence};
 use std::time::Duration;
 
 use mscclpp_bootstrap as bootstrap;
-use mscclpp_bootstrap::odd_one_out;
+use mscclpp_bootstrap::{CAUSE_GRACE_PERIOD, odd_one_out};
 
 use super::plan_memory::{Parts, PlanMemory};
-use super::session::{CAUSE_GRACE_PERIOD, CallHistory, Session, arrival_time, fnv};
+use super::session::{CallHistory, Session, arrival_time, fnv};
 use crate::call_report::CallReport;
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::SharedCacheLines;

@@ -11,7 +11,6 @@ mod share;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,13 +27,10 @@ use super::proxy::Proxies;
 use crate::process::{self, Session};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{Sent, SharedFile};
-use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
+use mscclpp_bootstrap::{self as bootstrap, Bootstrap, CAUSE_GRACE_PERIOD};
 
 /// First number of the connections between nodes, of which each plan uses one.
 const STREAMS: u64 = 0x6375_6461 << 32;
-
-/// Grace period for learning that another rank is lost.
-const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 /// A rank's side of its group. All ranks make the same calls in the same order.
 pub(super) struct IpcGroup {
@@ -179,14 +175,7 @@ impl IpcGroup {
 
     /// Returns the cause by which the group has failed, if that was not a launch of its own.
     pub(super) fn find_cause(&self) -> Option<bootstrap::Error> {
-        let mut timeout = ActiveTimeout::new(CAUSE_GRACE_PERIOD);
-        loop {
-            match self.bootstrap.check_alive() {
-                Err(error) => return Some(error),
-                Ok(()) if timeout.is_expired() => return None,
-                Ok(()) => std::thread::sleep(CAUSE_GRACE_PERIOD / 100),
-            }
-        }
+        self.bootstrap.failure_within(CAUSE_GRACE_PERIOD)
     }
 
     /// Returns the cause on all ranks when this rank aborts.

@@ -6,21 +6,21 @@
 
 use std::time::{Duration, Instant};
 
-use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind, odd_one_out};
+use mscclpp_bootstrap::{self as bootstrap, ANSWER_TIME, ActiveTimeout, ErrorKind, odd_one_out};
 
 #[cfg(feature = "cuda")]
 use super::super::CallRing;
 use super::Session;
-use super::wait::{CAUSE_GRACE_PERIOD, PARK_INTERVAL};
+use super::wait::PARK_INTERVAL;
 use crate::call_report::{CallReport, Culprits, ReportedCall, call_text, find_culprits, text_of_call_before};
 use mscclpp_base::error::{Error, LaunchAborted, WaitsFor};
 
-/// How long a rank may take to report what it is doing.
-const REPORT_TIME: Duration = Duration::from_secs(2);
+/// How long a difference between calls waits for ranks that are about to start the call: they decide which call most ranks make.
+const MISMATCH_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 /// Returns how long before the end of a timeout a rank may come so that the others have no time left to notice it.
 pub(in super::super) fn arrival_time(timeout: Duration) -> Duration {
-    CAUSE_GRACE_PERIOD.min(timeout / 4)
+    Duration::from_millis(200).min(timeout / 4)
 }
 
 impl Session {
@@ -101,7 +101,7 @@ impl Session {
             true => CallReport::default(),
             false => postcard::from_bytes(&bytes).unwrap_or_default(),
         };
-        let reports = self.bootstrap.reports(REPORT_TIME)?;
+        let reports = self.bootstrap.reports(ANSWER_TIME)?;
         Ok(reports.into_iter().map(|report| report.map(decode)).collect())
     }
 
@@ -160,7 +160,7 @@ impl Session {
     fn silent(&self, rank: u32) -> bootstrap::Error {
         match self.bootstrap.has_left(rank) {
             Ok(true) => self.left(rank),
-            _ => bootstrap::Error::Unresponsive { who: Box::new(self.bootstrap.member(rank)), silent: REPORT_TIME },
+            _ => bootstrap::Error::Unresponsive { who: Box::new(self.bootstrap.member(rank)), silent: ANSWER_TIME },
         }
     }
 
@@ -168,8 +168,7 @@ impl Session {
     /// `peer` is known to make another call than this rank.
     #[cold]
     pub(super) fn find_mismatch(&self, number: u64, peer: u32) -> bootstrap::Error {
-        // Ranks that are about to start the call decide what most ranks do.
-        let mut grace = ActiveTimeout::new(CAUSE_GRACE_PERIOD);
+        let mut grace = ActiveTimeout::new(MISMATCH_GRACE_PERIOD);
         loop {
             let reports = match self.reports() {
                 Ok(reports) => reports,

@@ -4,7 +4,7 @@ use super::super::calls::{AHEAD, BufferArgs};
 use super::super::wire::WireError;
 use super::Session;
 use mscclpp_base::error::Error;
-use mscclpp_bootstrap::place;
+use mscclpp_bootstrap::{CAUSE_GRACE_PERIOD, place};
 
 impl Session {
     /// Records the text of a kind of call and returns its id, which is the same on all ranks. Messages show the program's call of
@@ -104,7 +104,12 @@ impl Session {
     #[cold]
     pub(in super::super) fn fail_on_wire_error(&mut self, error: WireError) -> Error {
         match error {
-            WireError::Lost(error) | WireError::Late(error) | WireError::Unauthenticated(error) => self.abort(error),
+            // A rank that ended because of a failure has told rank 0 before.
+            WireError::Lost(error) => match self.bootstrap.failure_within(CAUSE_GRACE_PERIOD) {
+                Some(cause) => self.fail(cause).into(),
+                None => self.abort(error),
+            },
+            WireError::Late(error) | WireError::Unauthenticated(error) => self.abort(error),
             WireError::Differs { peer } => self.mismatch(self.number, peer),
         }
     }

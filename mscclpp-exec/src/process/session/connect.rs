@@ -11,12 +11,13 @@ use super::super::plan_memory::SlabPool;
 use super::super::wire::{DELAY, NodeConnections, PooledBuffer};
 use super::Session;
 use super::history::CallHistory;
-use super::wait::CAUSE_GRACE_PERIOD;
 use crate::call_report::CallReport;
 use crate::places::PlaceNumbers;
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{LocalListener, Mesh, ProcessMark, Sent, SharedCacheLines, Slab, system};
-use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, NodeTransport, Topic};
+use mscclpp_bootstrap::{
+    ActiveTimeout, Bootstrap, CAUSE_GRACE_PERIOD, Error as Cause, ErrorKind, NodeTransport, Topic,
+};
 use mscclpp_transport::Transport;
 
 impl Session {

@@ -18,8 +18,6 @@ pub(super) use self::connect::lost_descriptor;
 pub use self::history::CallHistory;
 #[cfg(feature = "cuda")]
 pub(super) use self::history::fnv;
-#[cfg(feature = "cuda")]
-pub(super) use self::wait::CAUSE_GRACE_PERIOD;
 pub(super) use self::wait::{Backoff, PARK_INTERVAL};
 use super::buffer::Shared;
 use super::calls::Calls;

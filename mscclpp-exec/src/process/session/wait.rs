@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::interrupt::is_interrupted;
 use super::Session;
 use mscclpp_base::error::Error;
-use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind};
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, CAUSE_GRACE_PERIOD, ErrorKind};
 
 /// Number of rounds in which a rank spins before it yields the processor, about a hundred microseconds.
 const SPINS: u32 = 2000;
@@ -53,9 +53,6 @@ impl Backoff {
 
 /// Maximum duration of a park before a rank checks whether its peers are alive.
 pub(in super::super) const PARK_INTERVAL: Duration = Duration::from_millis(2);
-
-/// How long the cause of a peer's failure may take to arrive here.
-pub(in super::super) const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 impl Session {
     /// Waits outside of a launch until a condition holds; fails when a peer is lost or the timeout expires.

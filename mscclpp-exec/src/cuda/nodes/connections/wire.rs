@@ -2,14 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::cuda::nodes::staging::{MessageBuffer, Staging, StagingBuffer};
-use mscclpp_bootstrap::ActiveTimeout;
+use mscclpp_bootstrap::{ActiveTimeout, CAUSE_GRACE_PERIOD};
 use mscclpp_transport::{LaunchId, RemoteAddress, Signal, Transport};
-
-/// Grace period for the cause to arrive after a rank aborted or was lost.
-const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 /// A connection to a rank and its staging buffers.
 pub(super) struct NodeConnection {
