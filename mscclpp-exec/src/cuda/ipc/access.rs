@@ -143,9 +143,9 @@ impl IpcGroup {
         // No rank frees its memory before the others have unmapped it.
         let rows =
             self.gather::<Result<Reasons, String>>("end of access of CUDA devices", &encode(&row)?, Vec::new())?;
-        exported.and(memory).and(found).map_err(|error| self.close(error))?;
+        exported.and(memory).and(found).map_err(|error| self.abort_known(error))?;
         let row = |(peer, (row, _)): (u32, (Result<Reasons, String>, _))| {
-            row.map_err(|reason| self.close(Error::RankLost { peer, reason }))
+            row.map_err(|reason| self.abort_known(Error::RankLost { peer, reason }))
         };
         (0..).zip(rows).map(row).collect()
     }

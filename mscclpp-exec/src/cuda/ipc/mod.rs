@@ -86,10 +86,7 @@ impl IpcGroup {
         }
         let members: Result<Vec<Member>, Error> = members.into_iter().collect();
         let members = members.map_err(|error| match ranks.session() {
-            Ok(mut session) => {
-                session.close(&error);
-                error
-            }
+            Ok(mut session) => session.abort_known(error),
             Err(busy) => busy,
         })?;
         let known = Mutex::default();
@@ -187,12 +184,12 @@ impl IpcGroup {
         &self.bootstrap
     }
 
-    /// Closes the group because of a failure that all ranks have learned in a call, and returns the failure.
-    pub(super) fn close(&self, error: Error) -> Error {
-        if let Ok(mut session) = self.session() {
-            session.close(&error);
+    /// Fails the group because of a failure that all its ranks have learned in a call, and returns the failure.
+    pub(super) fn abort_known(&self, error: Error) -> Error {
+        match self.session() {
+            Ok(mut session) => session.abort_known(error),
+            Err(busy) => busy,
         }
-        error
     }
 
     /// Fails the group, because the counters of its ranks are no longer consistent. Returns the error, or the cause that

@@ -154,11 +154,11 @@ impl IpcGroup {
         }
     }
 
-    /// Closes the group after a failure of which all ranks know, unless it concerns memory of callers, of which nothing was made.
+    /// Fails the group after a failure of which all ranks know, unless it concerns memory of callers, of which nothing was made.
     fn end(&self, error: Error) -> Error {
         match error {
             Error::NotShareable { .. } => error,
-            other => self.close(other),
+            other => self.abort_known(other),
         }
     }
 }

@@ -47,12 +47,16 @@ impl Session {
         }
     }
 
-    /// Records that the communicator cannot be used any more because of a failure that all ranks have learned in a call.
+    /// Fails the communicator because of a failure that its ranks have learned in a call, for ranks that wait for them in other communicators.
+    /// Returns this rank's own failure as it is, otherwise as [`abort`](Self::abort).
     #[cfg(feature = "cuda")]
     #[cold]
-    pub(crate) fn close(&mut self, error: &Error) {
-        let cause = error.bootstrap().cloned().unwrap_or_else(|| self.cause_of(error));
-        self.cause.get_or_insert(cause);
+    pub(crate) fn abort_known(&mut self, error: Error) -> Error {
+        let first = self.abort(error.clone());
+        match error {
+            Error::RankLost { .. } | Error::Bootstrap(_) | Error::Interrupted(_) => first,
+            own => own,
+        }
     }
 
     /// Fails the communicator, and returns the cause that holds on all ranks.
