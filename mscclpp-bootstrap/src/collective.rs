@@ -50,6 +50,36 @@ impl Bootstrap {
         self.gather(Call::Barrier, &[], Location::caller()).map(drop)
     }
 
+    /// Does what [`all_gather`](Self::all_gather) does for a rank that knows more about the others than rank 0, which only knows which ranks
+    /// have not entered: they may wait for other ranks. When this rank has waited for `timeout`, `find_cause` finds out for whom.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather), and what `find_cause` returns.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn all_gather_within(
+        &self,
+        bytes: &[u8],
+        timeout: Duration,
+        find_cause: &dyn Fn() -> Option<Error>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let waits = Waits { timeout, find_cause: Some(find_cause) };
+        let (_, parts) = self.gather_waiting(Call::AllGather, bytes, Location::caller(), &waits)?;
+        Ok(parts.into_iter().map(ByteBuf::into_vec).collect())
+    }
+
+    /// Does what [`barrier`](Self::barrier) does, with the timeout and the cause of
+    /// [`all_gather_within`](Self::all_gather_within).
+    ///
+    /// # Errors
+    /// As [`all_gather_within`](Self::all_gather_within).
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn barrier_within(&self, timeout: Duration, find_cause: &dyn Fn() -> Option<Error>) -> Result<(), Error> {
+        let waits = Waits { timeout, find_cause: Some(find_cause) };
+        self.gather_waiting(Call::Barrier, &[], Location::caller(), &waits).map(drop)
+    }
+
     /// Returns the data of rank `root` on all ranks. The other ranks' data is ignored.
     ///
     /// # Errors
@@ -237,6 +267,16 @@ impl Bootstrap {
         bytes: &[u8],
         place: &'static Location<'static>,
     ) -> Result<(u64, Vec<ByteBuf>), Error> {
+        self.gather_waiting(call, bytes, place, &Waits { timeout: self.timeout(), find_cause: None })
+    }
+
+    fn gather_waiting(
+        &self,
+        call: Call,
+        bytes: &[u8],
+        place: &'static Location<'static>,
+        waits: &Waits<'_>,
+    ) -> Result<(u64, Vec<ByteBuf>), Error> {
         let limit = self.max_gather_bytes();
         if bytes.len() > limit {
             return Err(Error::TooLarge { call: call.to_string(), bytes: bytes.len() as u64, limit: limit as u64 });
@@ -257,16 +297,30 @@ impl Bootstrap {
         let mut waiting = ActiveTimeout::new(timeout + ROOT_GRACE_PERIOD);
         while !waiting.is_expired() {
             let next = self.link.expire().map(|at| at.saturating_duration_since(Instant::now()));
-            let time = next.map_or(waiting.remaining(), |next| next.clamp(MIN_WAIT, waiting.remaining()));
+            let until_late = find_cause.map(|_| waits.timeout.saturating_sub(waiting.elapsed()));
+            let most = until_late.unwrap_or(waiting.remaining()).max(MIN_WAIT);
+            let time = next.map_or(most, |next| next.clamp(MIN_WAIT, most));
             waiting.allow_gap(time);
             if let Some(parts) = self.wait(time, |state| state.take_gathered(key))? {
                 return Ok((sequence, parts));
+            }
+            waiting.update();
+            if waiting.elapsed() >= waits.timeout
+                && let Some(cause) = find_cause.take().and_then(|find_cause| find_cause())
+            {
+                return Err(self.fail(cause));
             }
         }
         let (rank, from) = (self.group[self.rank as usize], Box::new(self.world[0].clone()));
         let call = format!("answer to {call}");
         Err(self.fail_communicator(Error::Timeout { rank, from, call, waited: timeout + ROOT_GRACE_PERIOD }))
     }
+}
+
+/// How long a rank waits in a collective call, and how it finds the cause if it waits in vain; otherwise rank 0 does.
+struct Waits<'a> {
+    timeout: Duration,
+    find_cause: Option<&'a dyn Fn() -> Option<Error>>,
 }
 
 /// Two different values of one name.

@@ -34,10 +34,10 @@ impl Session {
         if !self.has_several_nodes() {
             return self.exchange(text, &own);
         }
-        let number = self.enter()?;
+        self.start(text)?;
         let sent = GatheredCall { text: text.to_owned(), bytes: own.bytes };
         let sent = postcard::to_allocvec(&sent).map_err(|error| Error::Internal(error.to_string()))?;
-        let gathered = self.bootstrap.all_gather(&sent).map_err(|error| self.abort(error.into()))?;
+        let gathered = self.gather_on_nodes(&sent)?;
         let mut all = Vec::with_capacity(gathered.len());
         for (peer, sent) in (0_u32..).zip(gathered) {
             let GatheredCall { text: other, bytes } = postcard::from_bytes(&sent).map_err(|error| {
@@ -45,14 +45,13 @@ impl Session {
                 self.abort(Error::RankLost { peer, reason })
             })?;
             if other != text {
-                return Err(self.mismatch(number, peer));
+                return Err(self.mismatch(self.number, peer));
             }
             let bytes = if peer == self.rank() { Vec::new() } else { bytes };
             all.push(Sent { bytes, ..Sent::default() });
         }
-        // All ranks of the node have entered this call.
         let files = Sent { files: own.files, ..Sent::default() };
-        for (local_rank, sent) in self.exchange(text, &files)?.into_iter().enumerate() {
+        for (local_rank, sent) in self.exchange_started(text, &files)?.into_iter().enumerate() {
             all[self.locals[local_rank] as usize].files = sent.files;
         }
         Ok(all)
@@ -61,7 +60,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Barrier};
     use std::time::Duration;
 
     use mscclpp_bootstrap::Bootstrap;
@@ -71,26 +70,80 @@ mod tests {
     use mscclpp_base::error::ErrorKind;
     use mscclpp_transport::Tcp;
 
-    /// Makes the call on ranks on two nodes, and returns their results.
-    fn results(text: impl Fn(u32) -> &'static str + Sync) -> Vec<Result<(), Error>> {
-        let play = |group: Bootstrap| {
-            let (rank, options) = (group.rank(), Options::default().timeout(Duration::from_secs(60)));
-            let session = Session::with_transport(Arc::new(group), options, vec![0, 1, 1], Box::new(Tcp::new()));
-            session?.named_barrier(text(rank))
+    /// Runs ranks on nodes in threads, with a timeout of each, and returns their results.
+    fn on_nodes<R: Send>(
+        nodes: [u32; 3],
+        timeout: impl Fn(u32) -> Duration + Sync,
+        play: impl Fn(Session) -> R + Sync,
+    ) -> Vec<R> {
+        let start = |group: Bootstrap| {
+            let timeout = timeout(group.rank());
+            group.set_timeout(timeout);
+            let options = Options::default().timeout(timeout);
+            play(
+                Session::with_transport(Arc::new(group), options, nodes.to_vec(), Box::new(Tcp::new())).expect("ranks"),
+            )
         };
-        let play = &play;
+        let start = &start;
         std::thread::scope(|scope| {
             let groups = Bootstrap::local(3).expect("a group").into_iter();
-            let ranks: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
+            let ranks: Vec<_> = groups.map(|group| scope.spawn(move || start(group))).collect();
             ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect()
         })
     }
 
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Rank 0 waits on its node for rank 1, and rank 2, whose timeout ends first, on the other one for both.
+    #[test]
+    fn rank_that_waits_for_a_late_rank_of_its_node_is_not_late_itself() {
+        let has_failed = Barrier::new(3);
+        let timeout = |rank| if rank == 2 { Duration::from_millis(300) } else { MINUTE };
+        let errors = on_nodes([0, 0, 1], timeout, |mut session| {
+            if session.rank() == 1 {
+                has_failed.wait();
+            }
+            let error = session.barrier().expect_err("rank 1 is late");
+            if session.rank() != 1 {
+                has_failed.wait();
+            }
+            error
+        });
+        for error in &errors {
+            assert_eq!((error.lost(), error.to_string()), (vec![1], errors[0].to_string()));
+        }
+    }
+
+    #[test]
+    fn rank_without_memory_is_the_cause_for_ranks_of_other_nodes() {
+        let errors = on_nodes(
+            [0, 0, 1],
+            |_| MINUTE,
+            |mut session| {
+                let bytes = if session.rank() == 1 { 1 << 50 } else { 10 };
+                match session.allocate_buffers(bytes, "alloc") {
+                    // Of its own node.
+                    Ok(_) => session.barrier().expect_err("the other ranks have ended"),
+                    // It ends.
+                    Err(error) => error,
+                }
+            },
+        );
+        assert!(matches!(errors[1], Error::OutOfMemory { .. }), "{}", errors[1]);
+        for error in [&errors[0], &errors[2]] {
+            assert_eq!(error.root_cause().map(|cause| cause.rank), Some(1), "{error}");
+        }
+        assert!(errors[2].to_string().contains("ended after another failure: rank 1 ("), "{}", errors[2]);
+    }
+
     #[test]
     fn ranks_on_two_nodes_compare_their_calls() {
-        assert!(results(|_| "gather").iter().all(Result::is_ok));
+        let results = |text: &(dyn Fn(u32) -> &'static str + Sync)| {
+            on_nodes([0, 1, 1], |_| MINUTE, |mut session| session.named_barrier(text(session.rank())))
+        };
+        assert!(results(&|_| "gather").iter().all(Result::is_ok));
         for odd in 0..3 {
-            let errors = results(|rank| if rank == odd { "scatter" } else { "gather" });
+            let errors = results(&|rank| if rank == odd { "scatter" } else { "gather" });
             assert!(errors.iter().all(|found| matches!(found, Err(error) if error.kind() == ErrorKind::Mismatch)));
             let causes: Vec<_> = errors.iter().filter_map(|found| found.as_ref().err()?.root_cause()).collect();
             assert!(causes.len() == 3 && causes.iter().all(|cause| *cause == causes[0]), "{causes:?}");

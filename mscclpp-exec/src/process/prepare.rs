@@ -109,7 +109,7 @@ impl Session {
         if !self.has_several_nodes() {
             return Ok(());
         }
-        let all = self.bootstrap.all_gather(text.as_bytes()).map_err(|error| self.abort(error.into()))?;
+        let all = self.gather_on_nodes(text.as_bytes())?;
         match all.iter().position(|other| other != text.as_bytes()) {
             None => Ok(()),
             Some(peer) => Err(self.mismatch(self.number, peer as u32)),

@@ -95,6 +95,12 @@ impl Session {
         report.call(number).map_or_else(|| format!("call {number}"), ReportedCall::to_string)
     }
 
+    /// Returns the name of one of this rank's last calls.
+    pub(super) fn call_name(&self, number: u64) -> String {
+        let report = self.history.report();
+        report.call(number).map_or_else(|| "a call".to_owned(), |call| call.name.clone())
+    }
+
     /// Asks all ranks what they are doing. `None`: no answer.
     ///
     /// # Errors

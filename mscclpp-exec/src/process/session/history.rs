@@ -100,6 +100,11 @@ impl CallHistory {
         self.program_calls.load(Relaxed) + 1
     }
 
+    /// Returns the number of the program's call that one of the last calls is, or is a part of.
+    pub(super) fn program_number(&self, number: u64) -> u64 {
+        self.calls[(number % RING) as usize].program_number.load(Relaxed)
+    }
+
     /// Counts a call of the program, all of whose parts have ended.
     pub fn count_program_call(&self) {
         self.program_calls.fetch_add(1, Relaxed);

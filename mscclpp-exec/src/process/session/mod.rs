@@ -121,14 +121,6 @@ impl Session {
         }
     }
 
-    /// Synchronizes with the ranks of other nodes.
-    pub(super) fn synchronize_nodes(&mut self) -> Result<(), Error> {
-        if !self.has_several_nodes() {
-            return Ok(());
-        }
-        self.bootstrap.barrier().map_err(|error| self.abort(error.into()))
-    }
-
     /// Informs the peers that this rank makes no more calls, and closes its connections to other nodes.
     pub(in super::super) fn leave(&mut self) {
         if self.mark.is_copy() {
