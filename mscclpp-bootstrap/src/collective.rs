@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 use std::panic::Location;
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use serde_bytes::ByteBuf;
@@ -163,6 +164,22 @@ impl Bootstrap {
         let from = self.rank_info(peer)?.rank;
         let key = (self.context, from, tag);
         self.wait_for_peer(peer, || format!("message with tag {tag}"), |state| state.take_message(key))
+    }
+
+    /// Returns the number of messages that this process has received, in all communicators of the job, which may change at any time.
+    #[doc(hidden)]
+    pub fn num_messages(&self) -> &AtomicU64 {
+        self.link.inbox().num_messages()
+    }
+
+    /// Returns the next message from a rank with the given tag, if it has arrived.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; why the communicator has failed.
+    #[doc(hidden)]
+    pub fn try_recv(&self, peer: u32, tag: u64) -> Result<Option<Vec<u8>>, Error> {
+        let key = (self.context, self.rank_info(peer)?.rank, tag);
+        self.wait(Duration::ZERO, |state| state.take_message(key))
     }
 
     /// Opens a direct connection between two ranks, for much data. Both ranks call this with the same `id`, which is

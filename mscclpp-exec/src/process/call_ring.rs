@@ -4,6 +4,8 @@
 //! of all calls so far. A rank compares its own hash with that of a peer for the last call that both have made, so that
 //! one comparison covers all earlier calls. A difference is located among the calls that are still in both rings.
 //!
+//! Ranks of other nodes do not read the ring. A rank [tells](CallRing::tell_other_nodes) them of its calls that launch nothing.
+//!
 //! Nothing limits how far a rank is ahead of another one. A rank that is more than [`RING`] calls ahead has overwritten
 //! the calls that the other one would compare, but compares them itself, up to [`CHAINS`] calls back.
 
@@ -17,6 +19,7 @@ use mscclpp_bootstrap::{CAUSE_GRACE_PERIOD, odd_one_out};
 
 use super::plan_memory::{Parts, PlanMemory};
 use super::session::{CallHistory, Session, arrival_time, fnv};
+use super::told_calls::{ToldCall, ToldCalls};
 use crate::call_report::CallReport;
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::SharedCacheLines;
@@ -71,6 +74,10 @@ fn describe(words: &[u64; TEXT_WORDS], number: u64) -> String {
     format!("{call} (call {number}) at {place}")
 }
 
+fn describe_or_number(words: Option<[u64; TEXT_WORDS]>, number: u64) -> String {
+    words.map_or_else(|| format!("call {number}"), |words| describe(&words, number))
+}
+
 /// The rings of the ranks of a node.
 pub struct CallRing {
     /// By local rank: the rank, and its lines.
@@ -88,6 +95,8 @@ pub struct CallRing {
     texts: Vec<u64>,
     /// By local rank: the last call that is known to be the same.
     compared: Vec<u64>,
+    /// Calls of ranks on other nodes.
+    told: ToldCalls,
 }
 
 impl Session {
@@ -101,8 +110,10 @@ impl Session {
         let memory = self.allocate(bytes, Parts::All, "call ring", "a call ring", true)?;
         let ring = |(local_rank, &rank): (usize, &u32)| (rank, memory.lines(local_rank));
         let rings = self.locals.iter().enumerate().map(ring).collect();
+        let others = (0..self.nodes.len() as u32).filter(|rank| !self.locals.contains(rank)).collect();
         Ok(CallRing {
             _memory: Some(Arc::clone(&memory)),
+            told: ToldCalls::new(others),
             ..CallRing::new(rings, self.own_local_rank, Arc::clone(&self.history))
         })
     }
@@ -112,7 +123,17 @@ impl CallRing {
     fn new(rings: Vec<(u32, SharedCacheLines)>, own_local_rank: usize, history: Arc<CallHistory>) -> Self {
         let compared = vec![0; rings.len()];
         let (chains, texts) = (vec![0; CHAINS as usize], vec![0; RING as usize]);
-        Self { rings, _memory: None, own_local_rank, history, number: 0, chains, texts, compared }
+        Self {
+            rings,
+            _memory: None,
+            own_local_rank,
+            history,
+            number: 0,
+            chains,
+            texts,
+            compared,
+            told: ToldCalls::default(),
+        }
     }
 
     /// Records that this rank makes a call.
@@ -132,6 +153,18 @@ impl CallRing {
         // Of two ranks that post at the same time at least one then sees the other one's call.
         fence(SeqCst);
         self.history.begin_on_devices(self.number);
+    }
+
+    /// Tells the ranks of other nodes of this rank's last call, which launches nothing, before they can notice a later one.
+    ///
+    /// # Errors
+    /// Why the communicator has failed.
+    #[cold]
+    pub fn tell_other_nodes(&self, bootstrap: &bootstrap::Bootstrap) -> Result<(), bootstrap::Error> {
+        let (rank, ring) = &self.rings[self.own_local_rank];
+        let words = read_text(ring, self.number).map(Vec::from).unwrap_or_default();
+        let call = ToldCall { rank: *rank, number: self.number, chain: self.chain(self.number), words };
+        self.told.tell(bootstrap, &call)
     }
 
     /// Returns the number of this rank's last call.
@@ -174,7 +207,7 @@ impl CallRing {
         })
     }
 
-    /// Compares the calls that this rank and its peers have made so far.
+    /// Compares the calls that this rank and its peers have made so far, and those of which ranks of other nodes have told.
     ///
     /// # Errors
     /// [`Mismatch`](bootstrap::Error::Mismatch) with the first different call;
@@ -201,6 +234,22 @@ impl CallRing {
                 None => {}
             }
         }
+        self.told.receive(bootstrap)?;
+        if self.told.calls.is_empty() { Ok(()) } else { self.compare_told(bootstrap) }
+    }
+
+    /// Compares the calls of ranks on other nodes that this rank has made, too.
+    #[cold]
+    fn compare_told(&mut self, bootstrap: &bootstrap::Bootstrap) -> Result<(), bootstrap::Error> {
+        let is_reached = |call: &ToldCall| call.number <= self.number;
+        let differs = |call: &&ToldCall| {
+            is_reached(call) && self.number - call.number < CHAINS && call.chain != self.chain(call.number)
+        };
+        if let Some(call) = self.told.calls.iter().find(differs) {
+            return Err(self.difference(bootstrap, call.rank, call.number));
+        }
+        let number = self.number;
+        self.told.calls.retain(|call| call.number > number);
         Ok(())
     }
 
@@ -247,16 +296,26 @@ impl CallRing {
         let differs = |number: u64| read_chain(ring, number).is_some_and(|chain| chain != self.chain(number));
         let oldest = self.compared[local_rank].max(self.number.saturating_sub(CHAINS - 1)) + 1;
         let number = (oldest..=last).find(|&number| differs(number)).unwrap_or(last);
+        self.difference(bootstrap, self.rings[local_rank].0, number)
+    }
+
+    /// Describes a call in which a rank differs from this one.
+    fn difference(&self, bootstrap: &bootstrap::Bootstrap, peer: u32, number: u64) -> bootstrap::Error {
+        let told = || self.told.calls.iter().filter(|call| call.number == number);
         let chain = |(at, (rank, ring)): (usize, &(u32, SharedCacheLines))| {
             let chain = read_chain(ring, number).or((at == self.own_local_rank).then(|| self.chain(number)));
             chain.map(|chain| (*rank, chain))
         };
-        let chains: Vec<(u32, u64)> = self.rings.iter().enumerate().filter_map(chain).collect();
-        let pair = (self.rings[self.own_local_rank].0, self.rings[local_rank].0);
+        let chains = self.rings.iter().enumerate().filter_map(chain);
+        let chains: Vec<(u32, u64)> = chains.chain(told().map(|call| (call.rank, call.chain))).collect();
+        let pair = (self.rings[self.own_local_rank].0, peer);
         let (first, second) = odd_one_out(&chains).unwrap_or(pair);
         let text = |rank: u32| {
-            let at = self.rings.iter().position(|(other, _)| *other == rank).unwrap_or(local_rank);
-            self.describe(at, number)
+            let words = match self.rings.iter().find(|(other, _)| *other == rank) {
+                Some((_, ring)) => read_text(ring, number),
+                None => told().find(|call| call.rank == rank).and_then(|call| call.words.as_slice().try_into().ok()),
+            };
+            describe_or_number(words, number)
         };
         bootstrap::Error::Mismatch {
             first: Box::new(bootstrap.member(first)),
@@ -268,8 +327,7 @@ impl CallRing {
 
     /// Describes a call of a rank, if it is still in the ring.
     fn describe(&self, local_rank: usize, number: u64) -> String {
-        let words = read_text(&self.rings[local_rank].1, number);
-        words.map_or_else(|| format!("call {number}"), |words| describe(&words, number))
+        describe_or_number(read_text(&self.rings[local_rank].1, number), number)
     }
 
     /// Returns the hash of this rank's calls up to one of the last [`CHAINS`].
@@ -422,6 +480,35 @@ mod tests {
         rings[0].post(&text("a reduction"));
         let cause = rings[0].compare(&ranks[0]).expect_err("rank 1 has stopped");
         assert!(matches!(&cause, Cause::Aborted { who, .. } if who.rank == 1), "{cause}");
+    }
+
+    #[test]
+    fn call_of_which_a_rank_of_another_node_tells_is_compared_when_this_rank_makes_it() {
+        let ranks = Bootstrap::local(2).expect("ranks");
+        let mut rings: Vec<CallRing> = (0..2)
+            .map(|own| {
+                let mut ring = rings(1).0.remove(0);
+                ring.rings[0].0 = own;
+                CallRing { told: ToldCalls::new(vec![1 - own]), ..ring }
+            })
+            .collect();
+        for (own, other) in [("nothing", "nothing"), ("nothing", "a reduction")] {
+            rings[0].post(&text(own));
+            std::thread::scope(|scope| {
+                let told = scope.spawn(|| rings[0].tell_other_nodes(&ranks[0]));
+                assert_eq!(told.join().expect("no panic"), Ok(()));
+            });
+            assert_eq!(rings[1].compare(&ranks[1]), Ok(()), "it has not made the call");
+            rings[1].post(&text(other));
+            let compared = rings[1].compare(&ranks[1]);
+            assert_eq!(compared.is_ok(), own == other);
+            let Err(found) = compared else { continue };
+            let Cause::Mismatch { first, first_call, second, second_call } = &found else { panic!("{found}") };
+            assert_eq!((first.rank, second.rank), (0, 1));
+            assert!(
+                first_call.starts_with("nothing (call 2) at ") && second_call.starts_with("a reduction (call 2) at ")
+            );
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Calls without elements are compared as all others, and launch nothing.
 
 use libtest_mimic::Failed;
-use mscclpp_communicator::{Group, OnStream};
+use mscclpp_communicator::{Communicator, Group, OnStream};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::machine;
 use mscclpp_exec::Error;
@@ -9,7 +9,7 @@ use mscclpp_exec::cuda::{Device, DeviceVec};
 use mscclpp_exec::error::ErrorKind;
 
 use super::{group_options, in_threads};
-use crate::processes::machine_options;
+use crate::processes::{Job, machine_options};
 
 const CALLS: [&str; 11] = [
     "all_reduce",
@@ -65,30 +65,56 @@ fn make(on: &OnStream<'_>, rank: u32, memory: &mut Memory, call: &str, len: usiz
     }
 }
 
-/// The first call of each rank has the length of the rank, the second one is equal on both.
+/// Makes a call with the length of the rank, then one that is equal on both ranks, and checks the result.
+fn check(comm: &Communicator, device: &Device, call: &str, lens: [usize; 2]) -> Result<(), Failed> {
+    let stream = device.stream()?;
+    let (on, rank) = (comm.on(&stream), comm.rank());
+    let len = lens[rank as usize];
+    let (sent, received) = (DeviceVec::new(device, 2 * LEN)?, DeviceVec::new(device, 2 * LEN)?);
+    let mut memory = Memory { sent, received };
+    let first = make(&on, rank, &mut memory, call, len);
+    let launched = on.last_call()?.map_or(0, |last| last.num_launches);
+    assert!(first.is_err() || len > 0 || launched == 0, "it launches something");
+    let made = first.and_then(|()| make(&on, rank, &mut memory, call, LEN)).and_then(|()| on.synchronize());
+    match made {
+        Ok(()) if lens[0] == lens[1] => Ok(()),
+        // A short send is buffered: its rank may be done before the receiver compares.
+        Ok(()) if call.starts_with("transfer") && rank == 0 => Ok(()),
+        Err(error) if lens[0] != lens[1] && error.kind() == ErrorKind::Mismatch => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// Returns all pairs of lengths of the first call.
+fn all_lens() -> impl Iterator<Item = [usize; 2]> {
+    [0, 1, LEN].into_iter().flat_map(|first| [0, 1, LEN].map(|second| [first, second]))
+}
+
+/// Ranks on different nodes, which compare calls without elements as those of one node.
+pub(super) fn calls_without_elements_are_compared_between_nodes(seed: u64) -> Result<(), Failed> {
+    Job::start("communicator_empty_calls", "simulator", seed, 2, 1)?.succeed()
+}
+
+/// The part of a process.
+pub(super) fn play(comm: &Communicator, device: &Device) -> Result<(), Failed> {
+    for call in CALLS {
+        for lens in all_lens() {
+            // Its failure is its own.
+            let part = comm.split(Some(0), comm.rank())?.ok_or("a communicator of all ranks")?;
+            check(&part, device, call, lens)
+                .map_err(|failed| crate::at(format_args!("{call} of {lens:?}"), &failed))?;
+        }
+    }
+    Ok(())
+}
+
+/// Ranks of one node.
 pub(super) fn calls_without_elements_are_compared(seed: u64) -> Result<(), Failed> {
     let drivers = machine(machine_options(seed, 0, false), 2)?;
     let device = |rank: u32| Ok(Device::with_driver(drivers[rank as usize].clone()));
     for call in CALLS {
-        for lens in [0, 1, LEN].into_iter().flat_map(|first| [0, 1, LEN].map(|second| [first, second])) {
-            let results = in_threads(2, group_options(60), device, |comm, device| {
-                let stream = device.stream()?;
-                let (on, rank) = (comm.on(&stream), comm.rank());
-                let len = lens[rank as usize];
-                let (sent, received) = (DeviceVec::new(device, 2 * LEN)?, DeviceVec::new(device, 2 * LEN)?);
-                let mut memory = Memory { sent, received };
-                let first = make(&on, rank, &mut memory, call, len);
-                let launched = on.last_call()?.map_or(0, |last| last.num_launches);
-                assert!(first.is_err() || len > 0 || launched == 0, "it launches something");
-                let made = first.and_then(|()| make(&on, rank, &mut memory, call, LEN)).and_then(|()| on.synchronize());
-                match made {
-                    Ok(()) if lens[0] == lens[1] => Ok(()),
-                    // A short send is buffered: its rank may be done before the receiver compares.
-                    Ok(()) if call.starts_with("transfer") && rank == 0 => Ok(()),
-                    Err(error) if lens[0] != lens[1] && error.kind() == ErrorKind::Mismatch => Ok(()),
-                    other => Err(format!("{other:?}").into()),
-                }
-            });
+        for lens in all_lens() {
+            let results = in_threads(2, group_options(60), device, |comm, device| check(comm, device, call, lens));
             let all: Result<(), Failed> = results.into_iter().collect();
             all.map_err(|failed| crate::at(format_args!("{call} of {lens:?}"), &failed))?;
         }

@@ -39,7 +39,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 69] = [
+    let tests: [(&str, Test); 70] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -85,6 +85,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("transfers_bring_what_was_sent", transfers::transfers_bring_what_was_sent),
         ("counts_without_room_are_reported_by_all_ranks", transfers::counts_without_room_are_reported_by_all_ranks),
         ("calls_without_elements_are_compared", empty_calls::calls_without_elements_are_compared),
+        (
+            "calls_without_elements_are_compared_between_nodes",
+            empty_calls::calls_without_elements_are_compared_between_nodes,
+        ),
         ("transfers_of_different_lengths_are_reported", transfers::different_lengths_are_reported_by_both_ranks),
         ("prepared_transfers_create_no_events", transfers::prepared_transfers_create_no_events),
         ("both_ranks_may_send_first", transfers::both_ranks_may_send_first),
@@ -172,6 +176,7 @@ pub(crate) fn play(role: &str, player: &Player, comm: &Communicator) -> Result<(
     let (device, _rig) = player.device(machine_options(player.seed, comm.rank(), false))?;
     match role {
         "communicator" => work(comm, &device),
+        "communicator_empty_calls" => empty_calls::play(comm, &device),
         "communicator_cover" => cover::play(comm, &device, player),
         "communicator_channels_of_nodes" => channel_nodes::play(comm, &device),
         "communicator_channels_beyond" => channel_nodes::play_beyond(comm, &device),

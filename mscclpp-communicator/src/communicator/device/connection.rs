@@ -148,6 +148,14 @@ impl Connection {
         posted.map_err(|error| self.fail(error))
     }
 
+    /// Tells the ranks of other nodes of this rank's last call, which launches nothing.
+    ///
+    /// # Errors
+    /// Why the communicator has failed.
+    pub(super) fn tell_other_nodes(&self) -> Result<(), Error> {
+        self.posted.ring.tell_other_nodes(&self.bootstrap).map_err(|error| self.fail(error.into()))
+    }
+
     /// Compares the calls of all ranks so far.
     ///
     /// # Errors

@@ -157,6 +157,9 @@ impl Connection {
             false => Kind::Collective(request, positions, call.forced.variant(&request)),
         };
         self.post(kind, call)?;
+        if request.bytes == 0 {
+            self.tell_other_nodes()?;
+        }
         let mut launched = Launched::new(request);
         if request.bytes == 0 || request.num_ranks == 1 {
             // The result of a single rank is its input.

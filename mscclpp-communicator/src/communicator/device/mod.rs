@@ -70,7 +70,8 @@ const STAGING_LIMIT: u64 = 64 << 20;
 /// Between a call and its completion no other work may use its memory, except work that is enqueued on the stream later.
 ///
 /// Ranks of a node compare their calls without waiting for each other: a difference fails the communicator with both
-/// calls and their source lines, as soon as one of the ranks makes a call or waits in [`synchronize`](Self::synchronize).
+/// calls and their source lines, as soon as one of the ranks makes a call or waits in [`synchronize`](Self::synchronize). Between
+/// nodes ranks compare the first calls of each kind and size, and those of which one has no elements.
 ///
 /// # Captures
 /// All calls may be captured, the first ones included, by [`Stream::capture`] or by other code; only
