@@ -1,9 +1,8 @@
 //! Accesses of an operation to buffers, on any rank.
 
-use super::operands::{Packets, demand};
 use super::place::{LocatedOp, remotes, switch};
-use mscclpp_plan::raw::{BufferRef, OpKind, Operand, PlanTree};
-use mscclpp_plan::types::{BufferKind, ChannelKind};
+use mscclpp_plan::raw::{BufferRef, Operand, Packets, PlanTree};
+use mscclpp_plan::types::BufferKind;
 
 /// One range of one rank's buffer that an operation reads or writes.
 #[derive(Clone, Copy, Debug)]
@@ -27,11 +26,7 @@ pub(super) fn accesses(plan: &PlanTree, at: &LocatedOp, visit: &mut impl FnMut(A
     if !op.kind.is_data() {
         return;
     }
-    let demand = demand(op.kind);
-    let port = op.channel == Some(ChannelKind::Port);
     let remote = remotes(plan, at);
-    let port_packets = port && op.kind == OpKind::PutPackets;
-    let read = if port_packets { Packets::All } else { demand.srcs.packets };
     let mut side = |list: &[Operand], packets: Packets, write: bool| {
         for (position, range) in list.iter().enumerate() {
             let own = at.rank as u32;
@@ -52,6 +47,6 @@ pub(super) fn accesses(plan: &PlanTree, at: &LocatedOp, visit: &mut impl FnMut(A
             }
         }
     };
-    side(&op.srcs, read, false);
-    side(&op.dsts, demand.dsts.packets, true);
+    side(&op.srcs, op.kind.source_packets(op.channel), false);
+    side(&op.dsts, op.kind.dsts().packets, true);
 }

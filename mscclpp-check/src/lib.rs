@@ -22,8 +22,8 @@
 //! representative ranks are checked (`symmetry`). [`limits`] is separate: it applies only to plans that run on a device
 //! or on the reference executor.
 //!
-//! The checks share only the types of a plan with lowering and the executors: rules that used the same arithmetic would
-//! hardly find its mistakes.
+//! The checks share only the types of a plan and the properties of its kinds of operations with lowering and the
+//! executors: rules that used the same arithmetic would hardly find its mistakes.
 
 #![forbid(unsafe_code)]
 
@@ -48,7 +48,6 @@ mod loops;
 mod machine;
 mod model;
 mod nodes;
-mod operands;
 mod pairing;
 mod place;
 mod race;

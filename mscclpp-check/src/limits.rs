@@ -18,7 +18,7 @@ use super::MAX_FINDINGS;
 use super::access::accesses;
 use super::place::{LocatedOp, each};
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics, Site};
-use mscclpp_plan::raw::{OpKind, PlanTree, RankPlan};
+use mscclpp_plan::raw::{IdList, OpKind, PlanTree, RankPlan};
 use mscclpp_plan::types::{BufferKind, Protocol};
 
 /// The limits of a device, or of an executor on it.
@@ -211,14 +211,16 @@ impl Findings<'_> {
     fn operation(&mut self, at: &LocatedOp) {
         let (op, most) = (at.op, self.profile);
         let ids = op.ids.len() as u64;
-        let list = match op.kind {
-            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => (ids, "semaphores", most.max_semaphores),
-            OpKind::Barrier => {
+        let list = match op.kind.ids() {
+            IdList::Semaphores => (ids, "semaphores", most.max_semaphores),
+            IdList::Barrier => {
                 // Numbered from 0.
                 let needed = op.ids.first().map_or(0, |&id| u64::from(id) + 1);
                 (needed, "barriers on its rank", most.max_barriers as usize)
             }
-            _ => (ids, "channels", most.max_channels_per_op),
+            IdList::Nothing | IdList::Channels | IdList::ChannelPerPair | IdList::ChannelPerPortDestination => {
+                (ids, "channels", most.max_channels_per_op)
+            }
         };
         let (sources, destinations) = (op.srcs.len() as u64, op.dsts.len() as u64);
         let unit = op.body.as_ref().map_or(0, |body| body.unit);

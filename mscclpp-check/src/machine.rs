@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use super::model::{Model, NOTHING};
-use super::pairing::signals;
 use super::place::LocatedOp;
-use mscclpp_plan::raw::OpKind;
+use mscclpp_plan::raw::{OpClass, OpKind};
 
 /// The state of an abstract execution.
 pub(super) struct AbstractMachine<'m, 'p> {
@@ -167,9 +166,8 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
     fn perform(&mut self, agent: usize, step: usize, watch: &mut impl Observer<'p>) -> Result<(), WaitTarget> {
         let model = self.model;
         let kind = model.step_at(step).kind;
-        match kind {
-            OpKind::Nop => return Ok(()),
-            OpKind::Wait | OpKind::RelaxedWait => {
+        match kind.class() {
+            OpClass::Wait { .. } => {
                 return self.take_all(agent, step, |machine, id| match machine.counters.get_mut(id as usize) {
                     Some(0) | None => Err(WaitTarget::Signal(id)),
                     Some(signals) => {
@@ -178,7 +176,7 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
                     }
                 });
             }
-            OpKind::SemaphoreAcquire => {
+            OpClass::Acquire => {
                 return self.take_all(agent, step, |machine, id| {
                     let value = &mut machine.units[id as usize];
                     if *value <= 0 {
@@ -188,18 +186,18 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
                     Ok(())
                 });
             }
-            OpKind::SemaphoreRelease => {
+            OpClass::Release => {
                 for &id in model.ids(step) {
                     self.units[id as usize] += 1;
                     self.for_unit.free(id as usize, &mut self.agents, &mut self.ready);
                 }
                 return Ok(());
             }
-            OpKind::Barrier => return self.arrive(agent, step, watch),
-            _ if handles_packets(kind) => self.move_packets(step)?,
-            _ => {}
+            OpClass::Barrier => return self.arrive(agent, step, watch),
+            OpClass::Data(..) if kind.has_packets() => self.move_packets(step)?,
+            OpClass::Data(..) | OpClass::Signal { .. } | OpClass::BlockSync | OpClass::Flush | OpClass::Pipeline => {}
         }
-        if signals(kind) {
+        if kind.signals() {
             for &id in model.ids(step).iter().filter(|id| **id != NOTHING) {
                 self.counters[id as usize] += 1;
                 self.for_signal.free(id as usize, &mut self.agents, &mut self.ready);
@@ -292,7 +290,7 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
         let serves = |step: &usize| {
             let kind = model.step_at(*step).kind;
             match need {
-                WaitTarget::Signal(counter) => signals(kind) && model.ids(*step).contains(counter),
+                WaitTarget::Signal(counter) => kind.signals() && model.ids(*step).contains(counter),
                 WaitTarget::Unit(id) => kind == OpKind::SemaphoreRelease && model.ids(*step).contains(id),
                 WaitTarget::Barrier(id) => local && kind == OpKind::Barrier && model.ids(*step).contains(id),
                 WaitTarget::Packet(atom) => {
@@ -304,21 +302,4 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
         let mut ahead = self.agents[agent].next..model.agents[agent].steps.end;
         ahead.find(serves).map(|step| model.placed(agent, step))
     }
-}
-
-/// Returns whether an operation reads or writes packets.
-fn handles_packets(kind: OpKind) -> bool {
-    use OpKind as K;
-    matches!(
-        kind,
-        K::CopyPackets
-            | K::UnpackPackets
-            | K::PutPackets
-            | K::ReadPutPackets
-            | K::ReducePackets
-            | K::ReduceSendPackets
-            | K::ReduceCopyPackets
-            | K::ReduceCopySendPackets
-            | K::SwitchBroadcastPackets
-    )
 }

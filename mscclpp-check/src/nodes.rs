@@ -14,7 +14,7 @@ use super::access::accesses;
 use super::place::{LocatedOp, each};
 use super::view::View;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics};
-use mscclpp_plan::raw::{BufferRef, OpKind, PlanTree};
+use mscclpp_plan::raw::{BufferRef, IdList, PlanTree};
 use mscclpp_plan::types::ChannelKind;
 
 /// Returns the findings about accesses to other nodes, for a plan that the rule `shape` accepts.
@@ -56,8 +56,7 @@ fn reached(plan: &PlanTree, at: &LocatedOp, is_far: impl Fn(u32) -> bool) -> Opt
             found = Some((effect.owner, if switch { "uses a switch channel of" } else { "accesses the memory of" }));
         }
     });
-    let is_sync = !op.kind.is_data() && !matches!(op.kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease);
-    if found.is_none() && is_sync && op.channel == Some(ChannelKind::Memory) {
+    if found.is_none() && op.kind.ids() == IdList::Channels && op.channel == Some(ChannelKind::Memory) {
         let tables = &plan.ranks[at.rank];
         let (numbers, peers) =
             (tables.blocks[at.block].channels(ChannelKind::Memory), tables.peers(ChannelKind::Memory));

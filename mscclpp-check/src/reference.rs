@@ -60,9 +60,8 @@ fn fault(plan: &PlanTree, at: &LocatedOp) -> Option<(String, &'static str)> {
         let message = format!("reduces with {reduce}, but the reference executor always adds");
         return Some((message, "run the plan with this runtime, or reduce with sum"));
     }
-    if op.kind == OpKind::SwitchReduce {
-        let message = "is not fused with a broadcast, which the reference executor requires".to_owned();
-        return Some((message, "broadcast its result directly after it, so that the two operations are fused"));
+    if let Some((message, help)) = op.kind.not_in_reference() {
+        return Some((message.to_owned(), help));
     }
     if op.kind == OpKind::Get && op.srcs.iter().zip(&op.dsts).any(|(src, dst)| src.index != dst.index) {
         let message =

@@ -7,13 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Model, Size, rates};
-use super::pairing::{Pairs, signals, waits};
+use super::pairing::Pairs;
 use super::place::each;
 use super::rates::{ChunkSizes, Rate};
 use super::run::{RuleFindings, run};
 use super::view::View;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics};
-use mscclpp_plan::raw::OpKind;
 
 /// Maximum trip count up to which all are tried.
 const MAX_TRIPS: u128 = 32;
@@ -85,13 +84,11 @@ type Users = (Option<usize>, usize, bool, Rate);
 fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
     let mut users: BTreeMap<Users, (usize, BTreeSet<usize>)> = BTreeMap::new();
     each(view, &mut |at| {
-        let (semaphore, raises) = match at.op.kind {
-            kind if signals(kind) => (false, true),
-            kind if waits(kind) => (false, false),
-            OpKind::SemaphoreRelease => (true, true),
-            OpKind::SemaphoreAcquire => (true, false),
-            _ => return,
-        };
+        let kind = at.op.kind;
+        if !(kind.signals() || kind.acquires() || kind.is_semaphore()) {
+            return;
+        }
+        let (semaphore, raises) = (kind.is_semaphore(), !kind.acquires());
         let Some(body) = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref()) else { return };
         let (outgoing, incoming) = (pairs.outgoing(view.plan, &at), pairs.incoming(view.plan, &at));
         for &id in &at.op.ids {

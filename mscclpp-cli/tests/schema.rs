@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::common::mscclpp;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::json;
-use mscclpp_core::plan::raw::OpKind;
+use mscclpp_core::plan::raw::{IdList, OpClass, OpKind};
 use mscclpp_core::types::ReduceOp;
 use serde_json::{Map, Value};
 
@@ -179,6 +179,76 @@ fn plans_of_the_reference_system_satisfy_the_schema() {
     assert!(seen > 0, "no plans in {}", folder.display());
 }
 
+/// The keys that the files of an operation must have; `port`: that they must have on port channels in addition.
+fn required_keys(kind: OpKind, port: bool) -> Vec<&'static str> {
+    let mut keys = match kind.class() {
+        _ if port => vec![],
+        OpClass::Data(..) if kind == OpKind::SwitchReduce => {
+            vec!["buffer_type", "buffer_offset", "size", "dst_chunk", "channel_ids"]
+        }
+        OpClass::Data(..) => vec!["src_buff", "dst_buff"],
+        OpClass::Barrier => vec!["barrier_id", "num_threadblocks"],
+        OpClass::Acquire | OpClass::Release => vec!["semaphore_ids"],
+        OpClass::Pipeline => vec!["iter_context", "ops"],
+        OpClass::BlockSync | OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => vec![],
+    };
+    if !port && !kind.channels().is_empty() {
+        keys.push("channel_type");
+    }
+    match kind.ids() {
+        IdList::Channels | IdList::ChannelPerPair if !port => keys.push("channel_ids"),
+        IdList::ChannelPerPortDestination if port => keys.push("channel_ids"),
+        _ => {}
+    }
+    keys
+}
+
+/// The rules of the schema about the keys of operations: for each set of keys the operations that need it.
+fn rules_of_keys() -> String {
+    let mut rules = Vec::new();
+    for port in [false, true] {
+        let mut names: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
+        for &kind in OpKind::ALL {
+            names.entry(required_keys(kind, port)).or_default().push(kind.name());
+        }
+        for (keys, names) in names.into_iter().filter(|(keys, _)| !keys.is_empty()) {
+            let condition = if port { ", \"channel_type\": {\"const\": \"port\"}" } else { "" };
+            let needs = if port { "\"name\", \"channel_type\"" } else { "\"name\"" };
+            // A `glre` has one channel.
+            let one = ", \"properties\": {\"channel_ids\": {\"minItems\": 1, \"maxItems\": 1}}";
+            let one = if keys.contains(&"dst_chunk") { one } else { "" };
+            rules.push(format!(
+                "        {{\n          \"if\": {{\"properties\": {{\"name\": {{\"enum\": {names:?}}}{condition}}}, \
+                 \"required\": [{needs}]}},\n          \"then\": {{\"required\": {keys:?}{one}}}\n        }}"
+            ));
+        }
+    }
+    rules.join(",\n")
+}
+
+/// Replaces what is between two texts.
+fn between(text: &str, begin: &str, end: &str, new: &str) -> String {
+    let (before, rest) = text.split_once(begin).expect("the begin");
+    let (_, after) = rest.split_once(end).expect("the end");
+    format!("{before}{begin}{new}{end}{after}")
+}
+
+#[test]
+fn operations_of_the_schema_have_the_declared_properties() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/plan.schema.json");
+    let found = fs::read_to_string(&path).unwrap();
+    let names: Vec<_> = OpKind::ALL.iter().map(|kind| format!("            {:?}", kind.name())).collect();
+    let names = names.join(",\n");
+    let expected = between(&found, "\"name\": {\n          \"enum\": [\n", "\n          ]", &names);
+    let begin = "\"description\": \"The keys that operations of each name need.\",\n      \"allOf\": [\n";
+    let expected = between(&expected, begin, "\n      ]\n    },\n    \"expectation\"", &rules_of_keys());
+    if std::env::var_os("MSCCLPP_BLESS").is_some() {
+        fs::write(path, expected).unwrap();
+        return;
+    }
+    assert!(found == expected, "MSCCLPP_BLESS=1 writes the operations in plan.schema.json anew");
+}
+
 #[test]
 fn names_of_the_schema_are_those_of_the_format() {
     let schema = schema();
@@ -187,8 +257,6 @@ fn names_of_the_schema_are_those_of_the_format() {
         list.iter().map(|name| name.as_str().expect("a name").to_owned()).collect()
     };
     let fields = "/$defs/operation_fields/properties";
-    let operations: BTreeSet<_> = OpKind::ALL.iter().map(|kind| kind.name().to_owned()).collect();
-    assert_eq!(names(&format!("{fields}/name/enum")), operations);
     let reductions: BTreeSet<_> = ReduceOp::ALL.iter().map(|op| op.name().to_owned()).collect();
     assert_eq!(names(&format!("{fields}/reduce_op/enum")), reductions);
     let mut plan = plans(SMALL).remove(0).1;

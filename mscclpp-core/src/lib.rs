@@ -66,9 +66,9 @@ pub mod trace;
 
 pub use compile::{compile, compile_trace, compile_tree};
 pub use mscclpp_check as check;
-#[doc(hidden)]
-pub use mscclpp_plan::threads;
 pub use mscclpp_plan::{collective, diag, origin, types};
+#[doc(hidden)]
+pub use mscclpp_plan::{device_opcodes, threads};
 
 /// Plans: the operations of every rank and thread block, on numbered channels, buffers and chunks.
 pub mod plan {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::plan::raw::{LoopBody, Op, OpKind, PlanTree, RankPlan};
+use mscclpp_core::plan::raw::{LoopBody, Op, PlanTree, RankPlan};
 use mscclpp_core::types::ChannelKind;
 
 use crate::random::Random;
@@ -132,12 +132,10 @@ fn beside_loops(plan: &PlanTree) -> BTreeSet<u64> {
         }
     }
     for ((rank, block), op) in ops(plan) {
-        use OpKind as K;
-        let raises = match op.kind {
-            K::Signal | K::RelaxedSignal | K::PutWithSignal | K::PutWithSignalAndFlush | K::SemaphoreRelease => true,
-            K::Wait | K::RelaxedWait | K::SemaphoreAcquire => false,
-            _ => continue,
-        };
+        if !(op.kind.signals() || op.kind.acquires() || op.kind.is_semaphore()) {
+            continue;
+        }
+        let raises = !op.kind.acquires();
         for &id in &op.ids {
             let number = match op.channel {
                 None => Some(id),

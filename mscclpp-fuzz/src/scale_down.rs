@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::plan::{
     self,
-    raw::{BufferRef, Op, OpKind, PlanTree},
+    raw::{BufferRef, Flow, Function, Op, OpClass, Packets, PlanTree},
 };
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
@@ -267,72 +267,48 @@ impl ScaleDown<'_> {
     }
 
     fn op(&mut self, at: &At, out: &mut Vec<Instr>) -> Result<(), UnsupportedPlan> {
-        use OpKind as K;
         let op = at.op;
         let port = op.channel == Some(ChannelKind::Port);
         let mut push = |opcode| out.push(Instr { kind: op.kind, place: at.place, opcode });
-        match op.kind {
-            K::Nop => push(Opcode::Sync),
-            K::Barrier if op.num_blocks <= 1 => push(Opcode::Sync),
-            K::Barrier => {
+        match op.kind.class() {
+            OpClass::BlockSync => push(Opcode::Sync),
+            OpClass::Barrier if op.num_blocks <= 1 => push(Opcode::Sync),
+            OpClass::Barrier => {
                 let Some(&number) = op.ids.first() else { return at.refuse("a barrier without a number") };
                 let next = self.barriers.len() as u32;
                 let id = *self.barriers.entry((at.rank, number)).or_insert(next);
                 push(Opcode::Barrier { id, blocks: op.num_blocks });
             }
-            K::Signal | K::RelaxedSignal if port => {
+            OpClass::Signal { .. } if port => {
                 let trigger = |end| Trigger { end, transfer: None, signal: true, flush: false };
                 push(Opcode::Push(self.ends(at)?.into_iter().map(trigger).collect()));
             }
-            K::Signal | K::RelaxedSignal => {
-                push(Opcode::Signal { ends: self.ends(at)?, relaxed: op.kind == K::RelaxedSignal });
+            OpClass::Signal { relaxed } => push(Opcode::Signal { ends: self.ends(at)?, relaxed }),
+            OpClass::Wait { relaxed } => {
+                push(Opcode::Wait { ends: self.ends(at)?, relaxed: relaxed && !port });
             }
-            K::Wait | K::RelaxedWait => {
-                push(Opcode::Wait { ends: self.ends(at)?, relaxed: op.kind == K::RelaxedWait && !port });
-            }
-            K::Flush => push(Opcode::Flush { ends: self.ends(at)? }),
-            K::SemaphoreAcquire => push(Opcode::Acquire { semaphores: self.semaphores(at)? }),
-            K::SemaphoreRelease => push(Opcode::Release { semaphores: self.semaphores(at)? }),
-            K::Pipeline => return at.refuse("a pipeline inside a pipeline"),
-            _ => {
-                for opcode in self.data(at, port)? {
-                    push(opcode);
-                }
-            }
+            OpClass::Flush => push(Opcode::Flush { ends: self.ends(at)? }),
+            OpClass::Acquire => push(Opcode::Acquire { semaphores: self.semaphores(at)? }),
+            OpClass::Release => push(Opcode::Release { semaphores: self.semaphores(at)? }),
+            OpClass::Pipeline => return at.refuse("a pipeline inside a pipeline"),
+            OpClass::Data(flow, function) => self.data(at, flow, function)?.into_iter().for_each(push),
         }
         Ok(())
     }
 
-    fn data(&mut self, at: &At, port: bool) -> Result<Vec<Opcode>, UnsupportedPlan> {
-        use OpKind as K;
-        const ALL: usize = usize::MAX;
-        // The number of plain sources and destinations, which are the first ones.
-        let (plain_srcs, plain_dsts) = match at.op.kind {
-            K::CopyPackets => (ALL, 0),
-            K::PutPackets if port => (0, 0),
-            K::PutPackets => (ALL, 0),
-            K::UnpackPackets => (0, ALL),
-            K::ReadPutPackets | K::SwitchBroadcastPackets => (0, 0),
-            K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets => (1, 1),
-            _ => (ALL, ALL),
-        };
+    fn data(&mut self, at: &At, flow: Flow, function: Function) -> Result<Vec<Opcode>, UnsupportedPlan> {
+        let (kind, port) = (at.op.kind, at.op.channel == Some(ChannelKind::Port));
         if let Some(slice) = at.op.slice.filter(|slice| slice.index >= slice.count) {
             return at.refuse(format!("slice {} of {}, which has fewer", slice.index, slice.count));
         }
-        let srcs = self.operands(at, &at.op.srcs, plain_srcs)?;
-        let dsts = self.operands(at, &at.op.dsts, plain_dsts)?;
+        let srcs = self.operands(at, &at.op.srcs, kind.source_packets(at.op.channel))?;
+        let srcs = match function {
+            // An element is the sum of its sources.
+            Function::Copy | Function::Reduce => srcs,
+        };
+        let dsts = self.operands(at, &at.op.dsts, kind.dsts().packets)?;
         let sizes: Vec<u32> = at.op.srcs.iter().chain(&at.op.dsts).map(|range| range.size).collect();
-        let pairs = matches!(
-            at.op.kind,
-            K::Copy
-                | K::Put
-                | K::Get
-                | K::CopyPackets
-                | K::UnpackPackets
-                | K::PutPackets
-                | K::PutWithSignal
-                | K::PutWithSignalAndFlush
-        );
+        let pairs = flow == Flow::Pairs;
         if srcs.is_empty() || dsts.is_empty() || pairs && srcs.len() != dsts.len() {
             return at.refuse(format!("{} sources and {} destinations", srcs.len(), dsts.len()));
         }
@@ -342,10 +318,8 @@ impl ScaleDown<'_> {
             return at.refuse("operands of unequal sizes");
         }
         let packets = srcs.iter().chain(&dsts).flatten().any(|operand| operand.packets);
-        let grain = match at.op.kind {
-            K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast if self.scale.narrow_multicast => {
-                Grain::Multicast
-            }
+        let grain = match kind.grain() {
+            plan::raw::Grain::Multicast if self.scale.narrow_multicast => Grain::Multicast,
             _ if packets => Grain::Cell,
             _ => Grain::Vector,
         };
@@ -356,7 +330,7 @@ impl ScaleDown<'_> {
             debug_assert!(start.is_multiple_of(VECTOR));
             Move { srcs, dsts, start, len, grain, raw }
         };
-        if at.op.kind == K::ReadPutPackets && port {
+        if !pairs && port && kind.has_packets() {
             let ends = self.ends(at)?;
             if ends.len() != dsts.len() {
                 return at.refuse(format!("{} channels for {} destinations", ends.len(), dsts.len()));
@@ -384,30 +358,28 @@ impl ScaleDown<'_> {
         if ends.len() != pairs.len() {
             return at.refuse(format!("{} channels for {} transfers", ends.len(), pairs.len()));
         }
-        let kind = at.op.kind;
         let triggers = ends.into_iter().zip(pairs).map(|(end, ((src, dst), size))| Trigger {
             end,
             transfer: Some(make(src, dst, size, true)),
-            signal: matches!(kind, K::PutWithSignal | K::PutWithSignalAndFlush),
-            flush: kind == K::PutWithSignalAndFlush,
+            signal: kind.signals(),
+            flush: kind.then_flushes(),
         });
         Ok(vec![Opcode::Push(triggers.collect())])
     }
 
-    /// Returns the ranges of every operand: one, or one of each member of a switch channel. From number `plain` on they
-    /// are packets.
+    /// Returns the ranges of every operand: one, or one of each member of a switch channel.
     fn operands(
         &mut self,
         at: &At,
         list: &[plan::raw::Operand],
-        plain: usize,
+        packets: Packets,
     ) -> Result<Vec<Vec<Operand>>, UnsupportedPlan> {
         let plan = self.plan;
         let tables = &plan.ranks[at.rank];
         let block = &tables.blocks[at.block];
         let mut found = Vec::new();
         for (number, range) in list.iter().enumerate() {
-            let packets = number >= plain;
+            let packets = packets.at(number);
             let (buffer, owners) = match range.buffer {
                 BufferRef::Local(buffer) => (buffer, vec![at.rank as u32]),
                 BufferRef::Remote(index) => {

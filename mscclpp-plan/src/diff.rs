@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::text::{BlockNames, Operation, RankNames};
-use super::{BlockTable, ChannelTable, Op, OpKind, PlanTree, RankPlan, RemoteBuffer};
+use super::{BlockTable, ChannelTable, IdList, Op, PlanTree, RankPlan, RemoteBuffer};
 use crate::types::ChannelKind;
 
 /// Maximum length of lists of operations that are aligned to each other; longer lists are compared position by
@@ -225,12 +225,7 @@ fn same(left: &Op, right: &Op) -> bool {
         && left.dsts == right.dsts
         && left.num_blocks == right.num_blocks
         && header(left) == header(right)
-        && if is_set(left.kind) { sorted(left) == sorted(right) } else { left.ids == right.ids }
-}
-
-fn is_set(kind: OpKind) -> bool {
-    use OpKind::*;
-    matches!(kind, Signal | Wait | RelaxedSignal | RelaxedWait | Flush)
+        && if left.kind.ids() == IdList::Channels { sorted(left) == sorted(right) } else { left.ids == right.ids }
 }
 
 fn sorted(op: &Op) -> Vec<u32> {
@@ -287,6 +282,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::OpKind;
     use crate::json::{ReadOptions, read};
 
     fn pair() -> PlanTree {

@@ -2,6 +2,8 @@
 //! and operations may be extended in any version; programs that only run plans need [`Plan`](super::Plan).
 
 pub use super::op::{BufferRef, Ids, LoopBody, Op, OpKind, Operand, Operands, Slice};
+#[doc(hidden)]
+pub use super::op::{Flow, Function, Grain, IdList, OpClass, Opcode, Packets, Side, Transfer};
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -104,7 +104,7 @@ impl Stats {
 
     /// Returns the number of operations that order threads, blocks or ranks.
     pub fn num_syncs(&self) -> u64 {
-        let sync = |kind: &OpKind| kind.is_sync() || matches!(kind, OpKind::Nop | OpKind::Barrier);
+        let sync = |kind: &OpKind| kind.is_sync() || kind.is_block_sync();
         self.ops.iter().filter(|(kind, _)| sync(kind)).map(|(_, count)| count).sum()
     }
 
@@ -128,7 +128,7 @@ impl Stats {
         let kind = op.channel.unwrap_or(ChannelKind::Memory);
         for (i, at) in op.srcs.iter().enumerate() {
             let amount = f64::from(at.size) * part;
-            let packets = reads_packets(op.kind, i);
+            let packets = op.kind.srcs().packets.at(i);
             if !matches!(at.buffer, BufferRef::Local(_)) {
                 self.fetched.entry(kind).or_default().add(amount, packets);
             }
@@ -139,7 +139,7 @@ impl Stats {
         }
         for (i, at) in op.dsts.iter().enumerate() {
             let amount = f64::from(at.size) * part;
-            let packets = writes_packets(op.kind, i);
+            let packets = op.kind.dsts().packets.at(i);
             match at.buffer {
                 BufferRef::Local(_) => self.written.add(amount, packets),
                 _ => self.sent.entry(kind).or_default().add(amount, packets),
@@ -151,26 +151,6 @@ impl Stats {
 fn add(sum: &mut Chunks, one: &Chunks) {
     sum.plain += one.plain;
     sum.packets += one.packets;
-}
-
-/// Returns whether source `i` of an operation holds packets.
-pub(super) fn reads_packets(kind: OpKind, i: usize) -> bool {
-    use OpKind::*;
-    match kind {
-        UnpackPackets | ReadPutPackets | SwitchBroadcastPackets => true,
-        ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => i > 0,
-        _ => false,
-    }
-}
-
-/// Returns whether destination `i` of an operation holds packets.
-pub(super) fn writes_packets(kind: OpKind, i: usize) -> bool {
-    use OpKind::*;
-    match kind {
-        CopyPackets | PutPackets | ReadPutPackets | SwitchBroadcastPackets => true,
-        ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => i > 0,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

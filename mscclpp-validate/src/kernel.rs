@@ -6,7 +6,7 @@
 
 use super::ValidationError;
 use mscclpp_base::interpret::program::Instr;
-use mscclpp_base::interpret::{Block, Opcode, ResolvedPlan, Space};
+use mscclpp_base::interpret::{Block, Opcode, ResolvedPlan, Space, Transfer};
 use mscclpp_exec::cuda::abi::{CACHED_IDS, CACHED_OPERANDS, FLAG_RELAXED};
 
 /// Contents of the cache: first and number of operands, first and number of ids.
@@ -140,7 +140,7 @@ impl Reader<'_> {
         while let Some(instr) = self.program.instrs.get(self.at as usize).filter(|_| self.at < end) {
             let empty = self.program.srcs(instr).first().is_some_and(|src| src.size == 0);
             let does_nothing = match instr.action {
-                Opcode::Copy | Opcode::Pack | Opcode::Unpack | Opcode::Forward | Opcode::Reduce => empty,
+                Opcode::Transfer(_) => empty,
                 Opcode::Loop => instr.body == 0,
                 _ => false,
             };
@@ -256,15 +256,15 @@ impl Reader<'_> {
         let name = format!("{:?}", instr.reduce);
         let combined = format!("Arith, Reduction::k{}, {from}, {to}", self.reduce.unwrap_or(&name));
         let call = match instr.action {
-            Opcode::Copy if repeated > 0 => format!("reduce_aligned<{combined}>("),
-            Opcode::Copy => format!("copy_aligned<{from}>("),
-            Opcode::Pack => format!("pack_aligned<{from}>("),
-            Opcode::Unpack => format!("unpack_aligned<{from}>(launch, "),
-            Opcode::Forward => format!("forward_aligned<{to}>(launch, "),
+            Opcode::Transfer(Transfer::Copy) if repeated > 0 => format!("reduce_aligned<{combined}>("),
+            Opcode::Transfer(Transfer::Copy) => format!("copy_aligned<{from}>("),
+            Opcode::Transfer(Transfer::Pack) => format!("pack_aligned<{from}>("),
+            Opcode::Transfer(Transfer::Unpack) => format!("unpack_aligned<{from}>(launch, "),
+            Opcode::Transfer(Transfer::Forward) => format!("forward_aligned<{to}>(launch, "),
             Opcode::Port { .. } => "port_aligned<false>(launch, ".to_owned(),
             Opcode::PortForward => "port_aligned<true>(launch, ".to_owned(),
-            Opcode::Reduce if packets == [0, 0] => format!("reduce_aligned<{combined}>("),
-            Opcode::Reduce => {
+            Opcode::Transfer(Transfer::Reduce) if packets == [0, 0] => format!("reduce_aligned<{combined}>("),
+            Opcode::Transfer(Transfer::Reduce) => {
                 format!("reduce_packets_aligned<{combined}, {}ull, {}ull>(launch, ", packets[0], packets[1])
             }
             _ => return Err("another operation is executed".into()),

@@ -1,7 +1,7 @@
 //! Which opening handshakes between nodes may be executed otherwise than the plan says: connections deliver what is sent in a launch
 //! only once the receiver has started it, so a wait for this start orders nothing that is sent to the receiver.
 
-use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
+use mscclpp_core::plan::raw::{BufferRef, Flow, Op, OpClass, PlanTree};
 use mscclpp_core::types::ChannelKind;
 
 /// Returns whether an operation (rank, thread block, number) may be executed after the operations with the numbers `crossed` of its
@@ -17,15 +17,9 @@ pub(super) fn may_be_deferred(
     let Some(peer) = awaited(plan, nodes, (rank, block, number), wait, id) else { return false };
     crossed.all(|crossed| {
         let Some(op) = operation(plan, rank, block, crossed) else { return false };
-        let is_send = match op.kind {
-            OpKind::Nop => true,
-            OpKind::Put
-            | OpKind::PutPackets
-            | OpKind::PutWithSignal
-            | OpKind::PutWithSignalAndFlush
-            | OpKind::Signal
-            | OpKind::RelaxedSignal => op.channel == Some(ChannelKind::Port),
-            _ => false,
+        let is_send = match op.kind.class() {
+            OpClass::Data(Flow::Pairs, _) | OpClass::Signal { .. } => op.channel == Some(ChannelKind::Port),
+            class => class == OpClass::BlockSync,
         };
         let to = |&id: &u32| port(plan, rank, block, id).map(|(_, to)| to);
         let owners = op.dsts.iter().map(|dst| match dst.buffer {
@@ -50,14 +44,14 @@ pub(super) fn may_be_elided(plan: &PlanTree, nodes: &[u32], (rank, block, number
     if !has_one_rank_per_node || op.channel != Some(ChannelKind::Port) {
         return false;
     }
-    match op.kind {
-        OpKind::Wait | OpKind::RelaxedWait => awaited(plan, nodes, (rank, block, number), op, id).is_some(),
-        OpKind::Signal | OpKind::RelaxedSignal => {
+    match op.kind.class() {
+        OpClass::Wait { .. } => awaited(plan, nodes, (rank, block, number), op, id).is_some(),
+        OpClass::Signal { .. } => {
             let Some((channel, to)) = port(plan, rank, block, id) else { return false };
             let Some(theirs) = counterpart(plan, rank, to, channel) else { return false };
-            let first = on_channel(plan, rank, channel).find(|(.., op)| signals(op));
+            let first = on_channel(plan, rank, channel).find(|(.., op)| op.kind.signals());
             let is_first = first.is_some_and(|(of, at, _)| (of, at) == (block, number));
-            let wait = on_channel(plan, to, theirs).find(|(.., op)| is_wait(op));
+            let wait = on_channel(plan, to, theirs).find(|(.., op)| op.kind.waits());
             let Some((of, at, wait)) = wait.filter(|_| is_first) else { return false };
             let on_it = |&&id: &&u32| port(plan, to, of, id).is_some_and(|(number, _)| number == theirs);
             let id = wait.ids.iter().find(on_it);
@@ -72,20 +66,11 @@ pub(super) fn may_be_elided(plan: &PlanTree, nodes: &[u32], (rank, block, number
 fn awaited(plan: &PlanTree, nodes: &[u32], (rank, block, number): (u32, u32, u32), wait: &Op, id: u32) -> Option<u32> {
     let (channel, peer) = port(plan, rank, block, id).filter(|_| wait.channel == Some(ChannelKind::Port))?;
     let node = |rank: u32| nodes.get(rank as usize);
-    let is_opening = is_wait(wait)
+    let is_opening = wait.kind.waits()
         && node(rank) != node(peer)
         && is_first_wait(plan, rank, (block, number), channel)
         && is_start(plan, rank, peer, channel);
     is_opening.then_some(peer)
-}
-
-fn is_wait(op: &Op) -> bool {
-    matches!(op.kind, OpKind::Wait | OpKind::RelaxedWait)
-}
-
-fn signals(op: &Op) -> bool {
-    use OpKind::*;
-    matches!(op.kind, Signal | RelaxedSignal | PutWithSignal | PutWithSignalAndFlush)
 }
 
 fn operation(plan: &PlanTree, rank: u32, block: u32, number: u32) -> Option<&Op> {
@@ -128,7 +113,7 @@ fn counterpart(plan: &PlanTree, rank: u32, peer: u32, channel: u32) -> Option<u3
 
 /// Returns whether an operation is the first wait on a channel, outside of loops, and no other thread block waits there.
 fn is_first_wait(plan: &PlanTree, rank: u32, (block, number): (u32, u32), channel: u32) -> bool {
-    let mut waits = on_channel(plan, rank, channel).filter(|(.., op)| is_wait(op));
+    let mut waits = on_channel(plan, rank, channel).filter(|(.., op)| op.kind.waits());
     waits.all(|(of, at, _)| of == block && at >= number) && !is_in_loop(plan, rank, block, number)
 }
 
@@ -136,13 +121,13 @@ fn is_first_wait(plan: &PlanTree, rank: u32, (block, number): (u32, u32), channe
 /// of `peer` signals there, at first by an operation before which it only signals, outside of loops.
 fn is_start(plan: &PlanTree, rank: u32, peer: u32, channel: u32) -> bool {
     let Some(theirs) = counterpart(plan, rank, peer, channel) else { return false };
-    let mut senders = on_channel(plan, peer, theirs).filter(|(.., op)| signals(op));
+    let mut senders = on_channel(plan, peer, theirs).filter(|(.., op)| op.kind.signals());
     let Some((block, first, op)) = senders.next() else { return false };
-    matches!(op.kind, OpKind::Signal | OpKind::RelaxedSignal)
+    matches!(op.kind.class(), OpClass::Signal { .. })
         && senders.all(|(of, ..)| of == block)
         && numbered(plan, peer, block)
             .take_while(|(number, _)| *number < first)
-            .all(|(_, op)| matches!(op.kind, OpKind::Nop | OpKind::Signal | OpKind::RelaxedSignal))
+            .all(|(_, op)| matches!(op.kind.class(), OpClass::BlockSync | OpClass::Signal { .. }))
 }
 
 /// Returns whether an operation of a thread block is in the body of a loop.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
+use mscclpp_core::plan::raw::{BufferRef, IdList, Op, OpClass, PlanTree};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::ValidationError;
@@ -169,7 +169,8 @@ impl<'p> Reader<'p> {
         let differs = |what: &str| Err(ValidationError::changed(place(), format!("{what} differs from the plan's")));
         // Without channels, a signal or wait does nothing.
         let is_elided = instr.action == Opcode::Nop && instr.ids == 0 && !op.ids.is_empty();
-        if instr.kind != op.kind || !is_elided && Some(instr.action) != action(op) {
+        let action = op.kind.opcode(op.channel == Some(ChannelKind::Port));
+        if instr.kind != op.kind || !is_elided && instr.action != action {
             return differs("its kind");
         }
         let body = op.body.as_ref().map_or((0, 0, 0), |body| (body.num_chunks, body.ops.len() as u32, body.unit));
@@ -182,11 +183,12 @@ impl<'p> Reader<'p> {
         if op.kind.is_reduce() && instr.reduce != op.reduce.unwrap_or_default() {
             return differs("its reduction");
         }
-        let sides = [(&op.srcs, self.program.srcs(instr), true), (&op.dsts, self.program.dsts(instr), false)];
-        for (list, operands, is_source) in sides {
+        let (read, written) = (op.kind.source_packets(op.channel), op.kind.dsts().packets);
+        let sides = [(&op.srcs, self.program.srcs(instr), read), (&op.dsts, self.program.dsts(instr), written)];
+        for (list, operands, packets) in sides {
             let mut expected = Vec::with_capacity(list.len());
             for (position, reference) in list.iter().enumerate() {
-                let packets = is_packet(op, position, is_source);
+                let packets = packets.at(position);
                 let Some(chunks) = resolve(self.plan, code, op, reference.buffer) else {
                     return differs("an operand's buffer");
                 };
@@ -211,26 +213,21 @@ impl<'p> Reader<'p> {
         let ids = self.program.ids(instr);
         let rank = &self.plan.ranks[code.rank as usize];
         let block = &rank.blocks[code.block as usize];
-        match op.kind {
-            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => {
+        match op.kind.ids() {
+            IdList::Semaphores => {
                 let first = self.semaphores[code.rank as usize];
                 let expected = op.ids.iter().map(|&id| first + id as usize);
                 op.ids.iter().all(|&id| (id as usize) < rank.semaphores.len())
                     && expected.eq(ids.iter().map(|&id| id as usize))
             }
-            OpKind::Barrier => {
+            IdList::Barrier => {
                 let (&[number], &[position]) = (&op.ids[..], ids) else { return false };
                 let key = (code.rank, number);
                 let known = *self.barriers.entry(key).or_insert(position) == position;
                 known && *self.owners.entry(position).or_insert(key) == key
             }
-            OpKind::Signal
-            | OpKind::RelaxedSignal
-            | OpKind::Wait
-            | OpKind::RelaxedWait
-            | OpKind::Flush
-            | OpKind::PutWithSignal
-            | OpKind::PutWithSignalAndFlush => {
+            // Of transfers, only those that signal have channels.
+            IdList::Channels | IdList::ChannelPerPair if !op.kind.is_data() || op.kind.signals() => {
                 let Some(kind) = op.channel else { return false };
                 let numbers = block.channels(kind);
                 let mut ids = ids.iter().peekable();
@@ -247,25 +244,23 @@ impl<'p> Reader<'p> {
                     if !may_be_elided(self.plan, self.nodes, (code.rank, code.block, instr.op), id) {
                         return false;
                     }
-                    match op.kind {
-                        OpKind::Wait | OpKind::RelaxedWait => self.elided.waits.insert(channel),
-                        _ => self.elided.signals.insert(self.program.channels[channel as usize].pair),
+                    match op.kind.waits() {
+                        true => self.elided.waits.insert(channel),
+                        false => self.elided.signals.insert(self.program.channels[channel as usize].pair),
                     };
                 }
                 ids.next().is_none()
             }
-            _ => true,
+            IdList::Nothing | IdList::Channels | IdList::ChannelPerPair | IdList::ChannelPerPortDestination => true,
         }
     }
 }
 
 /// Returns whether an operation may be missing: it moves no data, and other operations of its rank do not wait for it.
 fn is_handshake(op: &Op) -> bool {
-    use OpKind::*;
-    match op.kind {
-        Nop => true,
-        Signal | RelaxedSignal | Wait | RelaxedWait => op.channel == Some(ChannelKind::Memory),
-        _ => false,
+    match op.kind.class() {
+        OpClass::Signal { .. } | OpClass::Wait { .. } => op.channel == Some(ChannelKind::Memory),
+        class => class == OpClass::BlockSync,
     }
 }
 
@@ -299,58 +294,4 @@ fn is_same(chunks: Chunks, packets: bool, operand: &Operand, rank: u32) -> bool 
         (BufferKind::Output, _) => operand.space == Space::Output || owner == rank && operand.space == Space::OwnOutput,
     };
     space && (operand.rank, operand.index, operand.size) == (owner, index, size)
-}
-
-/// Returns whether the operand at a position consists of packets.
-fn is_packet(op: &Op, position: usize, is_source: bool) -> bool {
-    use OpKind::*;
-    match op.kind {
-        CopyPackets => !is_source,
-        PutPackets => !is_source || op.channel == Some(ChannelKind::Port),
-        UnpackPackets => is_source,
-        ReadPutPackets | SwitchBroadcastPackets => true,
-        ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => position > 0,
-        _ => false,
-    }
-}
-
-/// Returns the opcode of an operation; `None` if it cannot be executed.
-fn action(op: &Op) -> Option<Opcode> {
-    use OpKind::*;
-    let port = op.channel == Some(ChannelKind::Port);
-    Some(match op.kind {
-        Nop => Opcode::Nop,
-        Barrier => Opcode::Barrier,
-        Copy | Get => Opcode::Copy,
-        Put if port => Opcode::Port { signal: false, flush: false },
-        Put => Opcode::Copy,
-        PutWithSignal => Opcode::Port { signal: true, flush: false },
-        PutWithSignalAndFlush => Opcode::Port { signal: true, flush: true },
-        CopyPackets => Opcode::Pack,
-        PutPackets if port => Opcode::Port { signal: false, flush: false },
-        PutPackets => Opcode::Pack,
-        UnpackPackets => Opcode::Unpack,
-        ReadPutPackets if port => Opcode::PortForward,
-        ReadPutPackets | SwitchBroadcastPackets => Opcode::Forward,
-        Signal | RelaxedSignal if port => Opcode::PortSignal,
-        Signal => Opcode::Signal { relaxed: false },
-        RelaxedSignal => Opcode::Signal { relaxed: true },
-        Wait => Opcode::Wait { relaxed: false },
-        RelaxedWait => Opcode::Wait { relaxed: !port },
-        Flush => Opcode::Flush,
-        SemaphoreAcquire => Opcode::Acquire,
-        SemaphoreRelease => Opcode::Release,
-        Pipeline => Opcode::Loop,
-        Reduce
-        | ReduceSend
-        | ReadReduce
-        | ReadReduceSend
-        | ReducePackets
-        | ReduceSendPackets
-        | ReduceCopyPackets
-        | ReduceCopySendPackets
-        | SwitchReduce
-        | SwitchReduceBroadcast
-        | SwitchBroadcast => Opcode::Reduce,
-    })
 }

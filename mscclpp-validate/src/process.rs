@@ -511,7 +511,7 @@ fn ports(plan: &PlanTree, rank: u32) -> Vec<u32> {
         let table = block.channels(ChannelKind::Port);
         let inner = block.ops.iter().filter_map(|op| op.body.as_ref()).flat_map(|body| &body.ops);
         let ports = block.ops.iter().chain(inner).filter(|op| op.channel == Some(ChannelKind::Port));
-        let sends = ports.filter(|op| !matches!(op.kind, OpKind::Wait | OpKind::RelaxedWait));
+        let sends = ports.filter(|op| !op.kind.waits());
         numbers.extend(sends.flat_map(|op| &op.ids).filter_map(|&id| table.get(id as usize)));
     }
     numbers.sort_unstable();

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::launch::{Launch, Progress, Window, Worker};
-use super::program::{Instr, Operand, Space};
+use super::program::{Instr, Operand, Space, Transfer};
 use super::state::AgentState;
 use crate::memory::{Lines, Span, copy_lines};
 use crate::numeric::{LINE, LINES, Line, Tile};
@@ -16,6 +16,23 @@ const BLOCK: u64 = (LINE * LINES) as u64;
 const CACHED: usize = 24;
 
 impl<'a> Launch<'a> {
+    /// Executes an operation on data in memory.
+    pub fn run_transfer(
+        &self,
+        transfer: Transfer,
+        worker: &mut Worker,
+        instr: &Instr,
+        state: &mut AgentState,
+    ) -> Progress {
+        match transfer {
+            Transfer::Copy => self.copy(worker, instr, state),
+            Transfer::Pack => self.pack(worker, instr, state),
+            Transfer::Unpack => self.unpack(worker, instr, state),
+            Transfer::Forward => self.forward(worker, instr, state),
+            Transfer::Reduce => self.reduce(worker, instr, state),
+        }
+    }
+
     /// Calls `step` for the contiguous parts of source i and destination i. It returns the number of bytes it
     /// processed, which is smaller than requested if it must wait.
     fn each_pair(
@@ -55,14 +72,14 @@ impl<'a> Launch<'a> {
         Progress::Next
     }
 
-    pub fn copy(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+    fn copy(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         self.each_pair(worker, instr, state, |_, from, to, len| {
             copy(from, to, len);
             len
         })
     }
 
-    pub fn pack(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+    fn pack(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         self.each_pair(worker, instr, state, |worker, from, to, len| {
             for at in (0..len).step_by(BLOCK as usize) {
                 let n = BLOCK.min(len - at);
@@ -73,7 +90,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    pub fn unpack(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+    fn unpack(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         self.each_pair(worker, instr, state, |worker, from, to, len| {
             let mut at = 0;
             while at < len {
@@ -89,7 +106,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    pub fn forward(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+    fn forward(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         let (src, dsts) = (&self.program.srcs(instr)[0], self.program.dsts(instr));
         let Window { start, len } = self.window(instr, src.size, state);
         while state.at.done < len {
@@ -111,7 +128,7 @@ impl<'a> Launch<'a> {
         Progress::Next
     }
 
-    pub fn reduce(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
+    fn reduce(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
         let Window { start, len } = self.window(instr, srcs[0].size, state);
         while state.at.done < len {

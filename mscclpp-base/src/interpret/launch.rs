@@ -106,11 +106,7 @@ impl<'a> Launch<'a> {
         match instr.action {
             // The threads of a block are one agent.
             Opcode::Nop => Progress::Next,
-            Opcode::Copy => self.copy(worker, instr, state),
-            Opcode::Pack => self.pack(worker, instr, state),
-            Opcode::Unpack => self.unpack(worker, instr, state),
-            Opcode::Forward => self.forward(worker, instr, state),
-            Opcode::Reduce => self.reduce(worker, instr, state),
+            Opcode::Transfer(transfer) => self.run_transfer(transfer, worker, instr, state),
             Opcode::Port { flush, .. } => self.port(code, instr, state, flush),
             Opcode::PortForward => self.port_forward(worker, code, instr, state),
             Opcode::PortSignal => self.port_sync(code, instr, state, false),

@@ -36,7 +36,7 @@ pub use launch::{Launch, Progress, Worker};
 #[cfg(feature = "process")]
 pub use nodes::{check_nodes, links, sends};
 pub use params::{Params, SLICES};
-pub use program::{Block, Opcode, Operand, ResolvedPlan, Space};
+pub use program::{Block, Opcode, Operand, ResolvedPlan, Space, Transfer};
 pub use remote::Remote;
 pub use resolve::resolve;
 pub use state::AgentState;

@@ -2,6 +2,7 @@
 
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::OpKind;
+pub use mscclpp_core::plan::raw::{Opcode, Transfer};
 use mscclpp_core::types::{ChannelKind, ReduceOp};
 
 use super::table::Table;
@@ -62,54 +63,6 @@ pub struct Block {
     pub end: u32,
     /// Index of its rank in [`ResolvedPlan::proxies`], if it uses port channels.
     pub proxy: u32,
-}
-
-/// Operation of an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opcode {
-    Nop,
-    /// Plain source i to plain destination i.
-    Copy,
-    /// Plain source i to packets i.
-    Pack,
-    /// Packets i to plain destination i.
-    Unpack,
-    /// The packets of one source to every destination.
-    Forward,
-    /// Packet sources from left to right, then plain ones, into all destinations. With one plain source this is a
-    /// broadcast.
-    Reduce,
-    /// Through the proxy: source i to destination i, plain or packets, then a signal or flush as given.
-    Port {
-        signal: bool,
-        flush: bool,
-    },
-    /// Through the proxy, once all packets of the source are present: to every destination.
-    PortForward,
-    Signal {
-        relaxed: bool,
-    },
-    PortSignal,
-    Wait {
-        relaxed: bool,
-    },
-    Flush,
-    Acquire,
-    Release,
-    Barrier,
-    Loop,
-}
-
-impl Opcode {
-    /// Returns whether the instruction uses the proxy.
-    pub fn is_port(self) -> bool {
-        self.is_port_send() || self == Self::Flush
-    }
-
-    /// Returns whether the proxy sends data or signals for the instruction.
-    pub fn is_port_send(self) -> bool {
-        matches!(self, Self::Port { .. } | Self::PortForward | Self::PortSignal)
-    }
 }
 
 /// One instruction.
@@ -239,7 +192,9 @@ impl ResolvedPlan {
     /// and all of its sources are therefore equal; otherwise 0.
     pub fn repeated_srcs(&self, instr: &Instr) -> u32 {
         match self.srcs(instr) {
-            [first, others @ ..] if instr.action == Opcode::Copy && others.iter().all(|other| other == first) => {
+            [first, others @ ..]
+                if instr.action == Opcode::Transfer(Transfer::Copy) && others.iter().all(|other| other == first) =>
+            {
                 others.len() as u32
             }
             _ => 0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::launch::Launch;
-use super::program::{Block, Instr, Opcode, Operand, ResolvedPlan, Space, UNPAIRED};
+use super::program::{Block, Instr, Opcode, Operand, ResolvedPlan, Space, Transfer, UNPAIRED};
 use super::state::AgentState;
 use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 use crate::message::PacketType;
@@ -97,7 +97,7 @@ impl Launch<'_> {
     /// Returns the first packet for which an operation still waits.
     fn missing_packet(&self, instr: &Instr, state: &AgentState) -> Option<(Operand, WaitsFor)> {
         let srcs = self.program.srcs(instr);
-        let one = matches!(instr.action, Opcode::Unpack);
+        let one = instr.action == Opcode::Transfer(Transfer::Unpack);
         let srcs = if one { srcs.get(state.at.number as usize..=state.at.number as usize)? } else { srcs };
         srcs.iter().filter(|src| src.space == Space::Packets).find_map(|src| {
             let window = self.window(instr, src.size, state);

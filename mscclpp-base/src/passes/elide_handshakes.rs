@@ -67,7 +67,7 @@ pub fn elide_handshakes(program: &mut ResolvedPlan, me: u32, same_node: impl Fn(
     for (agent, &n) in at_start.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            record_peers(program, code.start..code.start + n, Opcode::is_wait, &mut elided.started);
+            record_peers(program, code.start..code.start + n, is_wait, &mut elided.started);
         }
         program.agents[agent].start += n;
     }
@@ -75,9 +75,9 @@ pub fn elide_handshakes(program: &mut ResolvedPlan, me: u32, same_node: impl Fn(
     for (agent, &n) in at_end.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            record_peers(program, code.end - n..code.end, Opcode::is_wait, &mut elided.finished);
+            record_peers(program, code.end - n..code.end, is_wait, &mut elided.finished);
             let elided_ops = &program.instrs[(code.end - n) as usize..code.end as usize];
-            elided.signalled[agent] = elided_ops.iter().any(|instr| instr.action.is_signal());
+            elided.signalled[agent] = elided_ops.iter().any(|instr| is_signal(instr.action));
         }
         program.agents[agent].end -= n;
     }
@@ -100,14 +100,12 @@ enum End {
     End,
 }
 
-impl Opcode {
-    fn is_signal(self) -> bool {
-        matches!(self, Self::Signal { .. })
-    }
+fn is_signal(action: Opcode) -> bool {
+    matches!(action, Opcode::Signal { .. })
+}
 
-    fn is_wait(self) -> bool {
-        matches!(self, Self::Wait { .. })
-    }
+fn is_wait(action: Opcode) -> bool {
+    matches!(action, Opcode::Wait { .. })
 }
 
 /// Returns by channel whether signals that arrive there may be elided.
@@ -122,9 +120,9 @@ fn elidable(program: &ResolvedPlan, same_node: impl Fn(u32, u32) -> bool) -> Vec
                 loop_end = at + 1 + instr.body;
             }
             for &channel in program.ids(instr) {
-                let receiver = if instr.action.is_signal() {
+                let receiver = if is_signal(instr.action) {
                     program.channels[channel as usize].pair as usize
-                } else if instr.action.is_wait() {
+                } else if is_wait(instr.action) {
                     channel as usize
                 } else {
                     continue;
@@ -132,7 +130,7 @@ fn elidable(program: &ResolvedPlan, same_node: impl Fn(u32, u32) -> bool) -> Vec
                 // A signal without a receiver stays.
                 if let Some(in_loop) = in_loop.get_mut(receiver) {
                     *in_loop |= at < loop_end;
-                    if instr.action.is_signal() { signals[receiver] += 1 } else { waits[receiver] += 1 }
+                    if is_signal(instr.action) { signals[receiver] += 1 } else { waits[receiver] += 1 }
                 }
             }
         }
@@ -157,7 +155,7 @@ fn count_elidable(program: &ResolvedPlan, elidable: &[bool], end: End) -> Vec<u3
     let mut counts: Vec<u32> = program.agents.iter().map(outside_loops).collect();
     // By channel, whether an operation waits there or signals to there.
     let arrivals = |instr: &Instr| {
-        let (is_wait, action) = (instr.action.is_wait(), instr.action);
+        let (is_wait, action) = (is_wait(instr.action), instr.action);
         program.ids(instr).iter().map(move |&channel| match action {
             Opcode::Signal { .. } => (program.channels[channel as usize].pair as usize, is_wait),
             _ => (channel as usize, is_wait),
@@ -169,7 +167,7 @@ fn count_elidable(program: &ResolvedPlan, elidable: &[bool], end: End) -> Vec<u3
     };
     let is_elidable = |instr: &Instr| {
         // What another pass elided has no action, and stays.
-        let is_known = instr.kind == OpKind::Nop || instr.action.is_signal() || instr.action.is_wait();
+        let is_known = instr.kind == OpKind::Nop || is_signal(instr.action) || is_wait(instr.action);
         is_known && arrivals(instr).all(|(at, _)| elidable.get(at).is_some_and(|elidable| *elidable))
     };
     for (agent, count) in counts.iter_mut().enumerate() {
@@ -245,7 +243,7 @@ mod tests {
     fn syncs(program: &ResolvedPlan) -> usize {
         let codes = program.agents.iter();
         let instrs = codes.flat_map(|code| &program.instrs[code.start as usize..code.end as usize]);
-        instrs.filter(|instr| instr.action.is_signal() || instr.action.is_wait()).count()
+        instrs.filter(|instr| is_signal(instr.action) || is_wait(instr.action)).count()
     }
 
     #[test]

@@ -35,7 +35,7 @@ use std::ops::Range;
 use mscclpp_core::collective::CollectiveKind;
 
 use super::intervals::Intervals;
-use crate::interpret::{Opcode, Operand, ResolvedPlan, Space};
+use crate::interpret::{Opcode, Operand, ResolvedPlan, Space, Transfer};
 
 /// Number of buffers that a rank passes: input or the only buffer of an in-place plan, output.
 pub const SLOTS: usize = 2;
@@ -205,7 +205,7 @@ fn mark_operations(program: &mut ResolvedPlan, own_rank: u32, slots: &Slots, use
             let all = &mut operands[instr.operands as usize..][..(instr.srcs + instr.dsts) as usize];
             instr.accesses_peer_buffers =
                 all.iter().any(|operand| operand.rank != own_rank && operand.space.is_callers());
-            instr.exclusive = matches!(instr.action, Opcode::Copy | Opcode::Reduce);
+            instr.exclusive = matches!(instr.action, Opcode::Transfer(Transfer::Copy | Transfer::Reduce));
             for (number, operand) in all.iter_mut().enumerate() {
                 if operand.rank != own_rank || !operand.space.is_callers() {
                     instr.exclusive = false;

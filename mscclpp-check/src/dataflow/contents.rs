@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::memory::{Memories, ValueRange, append};
 use super::short_chunks::ShortChunks;
 use super::values::{How, Node, UNKNOWN, Values};
-use mscclpp_plan::raw::{Op, OpKind};
+use mscclpp_plan::raw::{Flow, Function, Grain, Op, OpClass, Packets};
 use mscclpp_plan::types::ReduceOp;
 
 /// A range of a buffer.
@@ -18,16 +18,6 @@ pub(super) struct MemoryRange {
     pub(super) cell: usize,
     /// With symmetry reduction: the rotation of the rank whose buffer it is.
     pub(super) further: u32,
-}
-
-/// The relation of an operation's destinations to its sources.
-enum Flow {
-    /// The n-th source goes to the n-th destination.
-    Pairs,
-    /// The source goes to all destinations.
-    Spread,
-    /// The sources are combined, and the result goes to all destinations.
-    Combine(How),
 }
 
 /// The values of every buffer.
@@ -85,8 +75,9 @@ impl Contents {
             return;
         }
         self.budget = self.budget.saturating_add(BUDGET.1);
-        match flow(op) {
-            Flow::Pairs => {
+        let OpClass::Data(flow, function) = op.kind.class() else { return };
+        match function {
+            Function::Copy if flow == Flow::Pairs => {
                 for (read, write) in reads.iter().zip(writes) {
                     self.pieces.clear();
                     load(&self.memories, read, &mut self.pieces, &mut unwritten);
@@ -94,7 +85,7 @@ impl Contents {
                     self.store(std::slice::from_ref(write), by);
                 }
             }
-            Flow::Spread => {
+            Function::Copy => {
                 self.pieces.clear();
                 for read in reads.iter().take(1) {
                     load(&self.memories, read, &mut self.pieces, &mut unwritten);
@@ -102,19 +93,20 @@ impl Contents {
                 }
                 self.store(writes, by);
             }
-            Flow::Combine(how) => {
+            Function::Reduce => {
                 self.operands.clear();
                 self.positions.clear();
                 // Packets are before the plain source.
-                let plain_last = reads_packets(op.kind) as usize;
-                for read in reads[plain_last.min(reads.len())..].iter().chain(&reads[..plain_last.min(reads.len())]) {
+                let num_plain = usize::from(op.kind.srcs().packets == Packets::Rest).min(reads.len());
+                for read in reads[num_plain..].iter().chain(&reads[..num_plain]) {
                     let first = self.operands.len();
                     load(&self.memories, read, &mut self.operands, &mut unwritten);
                     self.load_from(read, first, true);
                     self.positions.push((first, self.operands.len(), 0));
                 }
                 self.spend(self.operands.len());
-                self.combine(how);
+                let switch = op.kind.grain() == Grain::Multicast;
+                self.combine(How { op: op.reduce.unwrap_or(ReduceOp::Sum), switch });
                 self.store(writes, by);
             }
         }
@@ -231,23 +223,6 @@ fn load(
         // The ranges of another operand are not merged.
         if pieces.len() > floor { append(pieces, piece) } else { pieces.push(piece) }
     });
-}
-
-fn reads_packets(kind: OpKind) -> bool {
-    use OpKind as K;
-    matches!(kind, K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets)
-}
-
-fn flow(op: &Op) -> Flow {
-    use OpKind as K;
-    match op.kind {
-        K::ReadPutPackets | K::SwitchBroadcast | K::SwitchBroadcastPackets => Flow::Spread,
-        kind if kind.is_reduce() => Flow::Combine(How {
-            op: op.reduce.unwrap_or(ReduceOp::Sum),
-            switch: matches!(kind, K::SwitchReduce | K::SwitchReduceBroadcast),
-        }),
-        _ => Flow::Pairs,
-    }
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ use contents::{Contents, MemoryRange};
 use memory::Memories;
 use mscclpp_plan::collective::CollectiveKind;
 use mscclpp_plan::diag::Diagnostics;
-use mscclpp_plan::raw::PlanTree;
+use mscclpp_plan::raw::{Function, PlanTree};
 use mscclpp_plan::types::BufferKind;
 use outputs::OutputChecker;
 use short_chunks::ShortChunks;
@@ -157,7 +157,7 @@ impl<'p> Observer<'p> for Dataflow<'p> {
             && (read.write, write.write, self.log.is_none()) == (false, true, true)
             && (read.atoms().len(), write.atoms().len()) == (1, 1)
             && (read.shift, write.shift) == (0, 0)
-            && !model.step_at(step).kind.is_reduce()
+            && model.step_at(step).kind.function() == Some(Function::Copy)
         {
             let to = MemoryRange {
                 memory: memory_number(write.owner, write.memory),

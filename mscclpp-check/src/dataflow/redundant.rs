@@ -8,7 +8,7 @@ use crate::model::{Model, memory_number};
 use crate::place::LocatedOp;
 use crate::view::View;
 use mscclpp_plan::diag::{Code, Diagnostic};
-use mscclpp_plan::raw::{OpKind, PlanTree};
+use mscclpp_plan::raw::{Function, OpKind, PlanTree};
 
 /// Maximum number of operations of a plan that is examined, since it is executed once more.
 const MAX_OPERATIONS: usize = 1 << 12;
@@ -67,7 +67,7 @@ impl<'p> Observer<'p> for Transfers<'p> {
     fn on_step(&mut self, model: &Model<'p>, agent: usize, step: usize) {
         let kind = model.step_at(step).kind;
         // The packets of all ranks are unpacked by one operation, the rank's own included.
-        let is_transfer = kind.is_data() && !kind.is_reduce() && kind != OpKind::UnpackPackets;
+        let is_transfer = kind.function() == Some(Function::Copy) && kind != OpKind::UnpackPackets;
         let is_transfer = is_transfer && !self.dataflow.contents.is_spent();
         let before = if is_transfer { self.destinations(model, step) } else { None };
         self.dataflow.on_step(model, agent, step);

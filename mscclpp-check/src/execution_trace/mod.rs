@@ -14,10 +14,10 @@ use super::access::accesses;
 use super::deadlock;
 use super::machine::{AbstractMachine, Observer};
 use super::model::{self, Model, NOTHING};
-use super::pairing::{Pairs, signals, waits};
+use super::pairing::Pairs;
 use super::shape;
 use mscclpp_plan::diag::Diagnostics;
-use mscclpp_plan::raw::{OpKind, PlanTree};
+use mscclpp_plan::raw::{OpClass, OpKind, PlanTree};
 use mscclpp_plan::text::{BlockNames, Operation, RankNames};
 
 pub use events::ExecutionTrace;
@@ -126,14 +126,21 @@ impl<'m, 'p> Tracer<'m, 'p> {
         let kind = model.step_at(step).kind;
         let mut sources = BTreeSet::new();
         for &id in model.ids(step).iter().filter(|id| **id != NOTHING) {
-            match kind {
-                _ if waits(kind) => sources.extend(self.signals[id as usize].pop_front().map(|from| (from, "signal"))),
-                OpKind::SemaphoreAcquire if self.units[id as usize] > 0 => self.units[id as usize] -= 1,
-                OpKind::SemaphoreAcquire => {
+            match kind.class() {
+                OpClass::Wait { .. } => {
+                    sources.extend(self.signals[id as usize].pop_front().map(|from| (from, "signal")))
+                }
+                OpClass::Acquire if self.units[id as usize] > 0 => self.units[id as usize] -= 1,
+                OpClass::Acquire => {
                     sources.extend(self.releases[id as usize].pop_front().map(|from| (from, "release")));
                 }
-                OpKind::Flush => sources.extend(self.port(id).last.map(|from| (from, "flush"))),
-                _ => {}
+                OpClass::Flush => sources.extend(self.port(id).last.map(|from| (from, "flush"))),
+                OpClass::Data(..)
+                | OpClass::Signal { .. }
+                | OpClass::Release
+                | OpClass::BlockSync
+                | OpClass::Barrier
+                | OpClass::Pipeline => {}
             }
         }
         let own = model.agents[agent].rank as u32;
@@ -194,7 +201,7 @@ impl<'p> Observer<'p> for Tracer<'_, 'p> {
         }
         self.blocks[agent].time = end;
         let mut by_port = Vec::new();
-        if port && (kind.is_data() || signals(kind)) {
+        if port && (kind.is_data() || kind.signals()) {
             // A port executes its triggers one after the other, and none before the block has posted it.
             for (position, &id) in (0..).zip(model.ids(step)).filter(|(_, id)| **id != NOTHING) {
                 let port = self.port(id);
@@ -206,11 +213,11 @@ impl<'p> Observer<'p> for Tracer<'_, 'p> {
                 by_port.push((position, id, done));
             }
         }
-        if kind == OpKind::PutWithSignalAndFlush {
+        if kind.then_flushes() {
             let over = by_port.iter().map(|(.., done)| self.events.end_of(*done)).max();
             self.blocks[agent].time = over.map_or(end, |over| over.max(end));
         }
-        if signals(kind) {
+        if kind.signals() {
             for (position, &id) in (0..).zip(model.ids(step)).filter(|(_, id)| **id != NOTHING) {
                 let by = by_port.iter().find(|(other, ..)| *other == position).map_or(slice, |(.., done)| *done);
                 self.signals[id as usize].push_back(by);

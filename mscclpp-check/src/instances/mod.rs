@@ -18,7 +18,7 @@
 use super::view::View;
 use mscclpp_plan::collective::{ChunkCounts, OutputContent, Postcondition};
 use mscclpp_plan::parallel;
-use mscclpp_plan::raw::{BlockTable, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, ThreadBlock};
+use mscclpp_plan::raw::{BlockTable, ChannelTable, LoopBody, Op, Operand, PlanTree, RankPlan, ThreadBlock};
 
 /// Maximum number of instance counts that are tried, the largest first. Wrong ones mostly fail in the tables already.
 const MAX_TRIES: usize = 32;
@@ -195,7 +195,7 @@ impl Instances {
     fn begins_runs(&self, op: &Op) -> bool {
         let mut ranges = op.srcs.iter().chain(&op.dsts);
         ranges.all(|range| range.size == self.size && range.index.is_multiple_of(self.run))
-            && (!has_numbers_of_rank(op.kind) || op.ids.iter().all(|id| id.is_multiple_of(self.n)))
+            && (!op.kind.has_ids_of_rank() || op.ids.iter().all(|id| id.is_multiple_of(self.n)))
             // Loops do not nest in valid plans.
             && op.body.as_ref().is_none_or(|body| {
                 body.ops.iter().all(|inner| inner.body.is_none() && self.begins_runs(inner))
@@ -221,7 +221,7 @@ impl Instances {
             && one.channel == other.channel
             && self.ranges_are_shifted(&one.srcs, &other.srcs, k)
             && self.ranges_are_shifted(&one.dsts, &other.dsts, k)
-            && by(&one.ids, &other.ids, if has_numbers_of_rank(one.kind) { k } else { 0 })
+            && by(&one.ids, &other.ids, if one.kind.has_ids_of_rank() { k } else { 0 })
             && (one.reduce, one.sync, one.num_blocks) == (other.reduce, other.sync, other.num_blocks)
             && one.slice == other.slice
             && match (&one.body, &other.body) {
@@ -250,11 +250,6 @@ impl Instances {
         }
         ranges.len() == other.len()
     }
-}
-
-/// Returns whether the numbers of an operation are those of its rank, not of its block's tables.
-fn has_numbers_of_rank(kind: OpKind) -> bool {
-    matches!(kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier)
 }
 
 /// Returns whether all of some numbers are larger than others by `k`.

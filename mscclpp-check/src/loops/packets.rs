@@ -19,11 +19,10 @@ use std::collections::BTreeMap;
 use super::Obstacle;
 use super::rolled::Action;
 use crate::access::accesses;
-use crate::operands::{Packets, demand};
 use crate::place::{LocatedOp, each};
 use crate::rates::Rate;
 use crate::view::View;
-use mscclpp_plan::raw::{OpKind, PlanTree, Slice};
+use mscclpp_plan::raw::{PlanTree, Slice};
 use mscclpp_plan::types::ChannelKind;
 
 /// Dependencies by packets, as additions to a rolled plan.
@@ -69,12 +68,6 @@ impl Range<'_> {
 
 /// Maximum number of links of a plan, plus this many for each of its ranges.
 const MAX_LINKS: usize = 1 << 14;
-
-/// Returns whether operations of a kind read or write packets.
-pub(super) fn has_packets(kind: OpKind) -> bool {
-    let demand = demand(kind);
-    [&demand.srcs, &demand.dsts].iter().any(|side| side.packets != Packets::Nothing)
-}
 
 /// Returns the dependencies between reads and writes of packets.
 ///
@@ -144,13 +137,13 @@ fn ranges(view: View) -> Vec<Range> {
         blocks += rank.blocks.len() as u32;
     }
     each(view, &mut |at| {
-        if !has_packets(at.op.kind) {
+        if !at.op.kind.has_packets() {
             return;
         }
         let by = (firsts[at.rank] + at.block as u32, at.index as u32, at.inside.map(|(inner, _)| inner as u32));
         let body = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref());
         let windows = body.map(|body| (body.unit, Rate::of(body, 1)));
-        let waits = !(at.op.kind == OpKind::PutPackets && at.op.channel == Some(ChannelKind::Port));
+        let waits = at.op.kind.awaits_packets(at.op.channel == Some(ChannelKind::Port));
         accesses(plan, &at, &mut |effect| {
             if !effect.packets || !(effect.write || waits) {
                 return;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::packets::{self, Links};
 use super::{Obstacle, too_many_combinations};
-use crate::pairing::{Pairs, signals, waits};
+use crate::pairing::Pairs;
 use crate::place::LocatedOp;
 use crate::rates::{ChunkSizes, Rate, Trips};
 use crate::view::View;
-use mscclpp_plan::raw::{Op, OpKind};
+use mscclpp_plan::raw::{Op, OpClass};
 
 /// The synchronization of a plan, each operation once whatever its loop.
 pub(crate) struct Rolled<'p> {
@@ -167,10 +167,7 @@ fn has_loops(view: View) -> bool {
 /// Returns whether an operation signals or waits.
 fn synchronizes(op: &Op) -> bool {
     let kind = op.kind;
-    signals(kind)
-        || waits(kind)
-        || matches!(kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier)
-        || packets::has_packets(kind)
+    kind.signals() || kind.waits() || kind.has_ids_of_rank() || kind.has_packets()
 }
 
 struct Build<'a, 'p> {
@@ -246,10 +243,9 @@ impl Build<'_, '_> {
     }
 
     fn add(&mut self, at: &LocatedOp) {
-        use OpKind as K;
         let (view, pairs, op) = (self.view, self.pairs, at.op);
         let number = (self.blocks.len() as u32 - 1, at.index as u32, at.inside.map(|(inner, _)| inner as u32));
-        if packets::has_packets(op.kind) {
+        if op.kind.has_packets() {
             self.awaited = usize::MAX;
             let links = self.links;
             for &action in links.before.get(&number).into_iter().flatten() {
@@ -260,33 +256,33 @@ impl Build<'_, '_> {
             }
             self.awaited = self.blocks.last().map_or(0, |block| block.actions.len());
         }
-        match op.kind {
-            kind if signals(kind) => {
+        match op.kind.class() {
+            OpClass::Signal { .. } | OpClass::Data(..) if op.kind.signals() => {
                 for counter in op.ids.iter().copied().filter_map(pairs.outgoing(view.plan, at)) {
                     let counter = self.channel(counter);
                     self.push(at, Action::Raise(counter, 1));
                 }
             }
-            kind if waits(kind) => {
+            OpClass::Wait { .. } => {
                 for counter in op.ids.iter().copied().filter_map(pairs.incoming(view.plan, at)) {
                     let counter = self.channel(counter);
                     self.push(at, Action::Lower(counter, 1));
                 }
             }
-            K::SemaphoreAcquire | K::SemaphoreRelease => {
+            class @ (OpClass::Acquire | OpClass::Release) => {
                 for &id in &op.ids {
                     let counter = self.semaphore(at.rank, at.number(id));
-                    let is_release = op.kind == K::SemaphoreRelease;
+                    let is_release = class == OpClass::Release;
                     self.push(at, if is_release { Action::Raise(counter, 1) } else { Action::Lower(counter, 1) });
                 }
             }
-            K::Barrier => {
+            OpClass::Barrier => {
                 let next = self.barriers.len() as u32;
                 let id = at.number(op.ids.first().copied().unwrap_or(0));
                 let (barrier, _) = *self.barriers.entry((at.rank, id)).or_insert((next, op.num_blocks));
                 self.push(at, Action::Arrive(barrier));
             }
-            _ => {}
+            OpClass::Signal { .. } | OpClass::Data(..) | OpClass::Flush | OpClass::BlockSync | OpClass::Pipeline => {}
         }
     }
 

@@ -6,11 +6,11 @@ use std::ops::Range;
 use super::size::Window;
 use super::{Access, Atoms, Block, CounterUse, Model, NOTHING, Size, Space, Step, atoms, counter_use};
 use crate::access::accesses;
-use crate::pairing::{Pairs, signals, waits};
+use crate::pairing::Pairs;
 use crate::place::{LocatedOp, canonical_buffer};
 use crate::symmetry::Symmetry;
 use crate::view::View;
-use mscclpp_plan::raw::OpKind;
+use mscclpp_plan::raw::{IdList, OpKind};
 use mscclpp_plan::types::ChannelKind;
 
 /// Intermediate state of the construction.
@@ -143,20 +143,20 @@ impl<'p> Model<'p> {
 
     /// Adds an operation, in an iteration of its loop.
     fn add_step(&mut self, build: &mut Build, at: &LocatedOp<'p>, window: Option<Window>) {
-        use OpKind as K;
         let op = at.op;
         let port = op.channel == Some(ChannelKind::Port);
         self.begin_step(op.kind, port, at.index, at.inside.map_or(0, |(i, _)| i as u32 + 1));
         let epoch = build.epoch;
-        if matches!(op.kind, K::Nop | K::Barrier) {
+        if op.kind.is_block_sync() {
             build.epoch += 1;
         }
-        match op.kind {
-            K::SemaphoreAcquire | K::SemaphoreRelease => self.add_semaphores(epoch, at),
-            K::Barrier => self.add_barrier(build, at),
-            kind if waits(kind) => self.add_waits(build, epoch, at),
-            kind if signals(kind) || kind == K::Flush || port => self.add_signals(build, epoch, at),
-            _ => {}
+        match op.kind.ids() {
+            IdList::Semaphores => self.add_semaphores(epoch, at),
+            IdList::Barrier => self.add_barrier(build, at),
+            IdList::Channels if op.kind.waits() => self.add_waits(build, epoch, at),
+            IdList::Channels => self.add_signals(build, epoch, at),
+            IdList::ChannelPerPair | IdList::ChannelPerPortDestination if port => self.add_signals(build, epoch, at),
+            IdList::ChannelPerPair | IdList::ChannelPerPortDestination | IdList::Nothing => {}
         }
         if op.kind.is_data() {
             self.add_effects(build, at, window);
@@ -173,9 +173,9 @@ impl<'p> Model<'p> {
         for (position, &id) in (0..).zip(&at.op.ids) {
             let (id, thread) = (first + at.number(id), self.thread(position, epoch));
             let traffic = &mut self.releases[id as usize];
-            match at.op.kind {
-                OpKind::SemaphoreRelease => traffic.raise(thread),
-                _ => traffic.lower(thread, at.inside.is_some()),
+            match at.op.kind.acquires() {
+                true => traffic.lower(thread, at.inside.is_some()),
+                false => traffic.raise(thread),
             }
             self.ids.push(id);
         }
@@ -214,7 +214,7 @@ impl<'p> Model<'p> {
                 None => (outgoing(id), 0),
             };
             build.next.1 += 1;
-            if let Some(counter) = counter.filter(|_| signals(at.op.kind)) {
+            if let Some(counter) = counter.filter(|_| at.op.kind.signals()) {
                 let (thread, all) = (self.thread(position, epoch), self.shifts());
                 // The agents of rotated ranks have their own numbers.
                 let agent = (all - shift) % all * build.blocks + thread.agent;

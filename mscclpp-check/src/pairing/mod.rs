@@ -26,7 +26,7 @@ pub(super) use advice::order_of_creation;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics};
 use mscclpp_plan::raw::{OpKind, PlanTree};
 use occurrence_count::OccurrenceCount;
-pub(super) use pairs::{Direction, Pairs, signals, waits};
+pub(super) use pairs::{Direction, Pairs};
 
 pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
     let plan = view.plan;
@@ -36,15 +36,15 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
     let mut barriers: BTreeMap<(usize, u32), BTreeMap<usize, (OccurrenceCount, LocatedOp)>> = BTreeMap::new();
     each(view, &mut |at| {
         let (ids, kind) = (&at.op.ids, at.op.kind);
-        if signals(kind) {
+        if kind.signals() {
             for counter in ids.iter().copied().filter_map(pairs.outgoing(plan, &at)) {
                 channels[counter].add(at, true);
             }
-        } else if waits(kind) {
+        } else if kind.waits() {
             for counter in ids.iter().copied().filter_map(pairs.incoming(plan, &at)) {
                 channels[counter].add(at, false);
             }
-        } else if matches!(kind, OpKind::SemaphoreRelease | OpKind::SemaphoreAcquire) {
+        } else if kind.is_semaphore() {
             for &id in ids {
                 semaphores.entry((at.rank, at.number(id))).or_default().add(at, kind == OpKind::SemaphoreRelease);
             }

@@ -1,7 +1,7 @@
 //! Pairs of channel ends, and the counters between them.
 
 use crate::place::LocatedOp;
-use mscclpp_plan::raw::{OpKind, PlanTree, RankPlan};
+use mscclpp_plan::raw::{PlanTree, RankPlan};
 use mscclpp_plan::types::ChannelKind;
 
 /// The channels of a plan, paired. Signals on one end of a pair raise a counter, and waits on the other end lower it.
@@ -119,15 +119,4 @@ impl Pairs {
             }
         }
     }
-}
-
-/// Returns whether an operation signals on its channels.
-pub(crate) const fn signals(kind: OpKind) -> bool {
-    use OpKind as K;
-    matches!(kind, K::Signal | K::RelaxedSignal | K::PutWithSignal | K::PutWithSignalAndFlush)
-}
-
-/// Returns whether an operation waits on its channels.
-pub(crate) const fn waits(kind: OpKind) -> bool {
-    matches!(kind, OpKind::Wait | OpKind::RelaxedWait)
 }

@@ -6,7 +6,7 @@ use super::shadow_memory::{First, MAX_COMPARED_READS, NONE, RecordedAccess, Thre
 use crate::MAX_FINDINGS;
 use crate::conditions::{Condition, applies};
 use crate::model::{Access, Model};
-use mscclpp_plan::raw::OpKind;
+use mscclpp_plan::raw::{Flow, Grain, OpKind};
 
 /// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
 /// ranges are assigned to equal threads.
@@ -242,16 +242,13 @@ impl RaceDetector<'_, '_> {
 
     /// Returns how many elements a thread of a step processes at a time.
     pub(super) fn grain(&self, step: usize) -> ThreadMapping {
-        use OpKind as K;
         if !self.model.plan.buffer_alignment.is_multiple_of(VECTOR_BYTES) {
             return ThreadMapping::Unknown;
         }
-        match self.model.step_at(step).kind {
-            K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => {
-                ThreadMapping::Vector
-            }
-            K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast => ThreadMapping::Multicast,
-            _ => ThreadMapping::Packet,
+        match self.model.step_at(step).kind.grain() {
+            Grain::Vector => ThreadMapping::Vector,
+            Grain::Multicast => ThreadMapping::Multicast,
+            Grain::Packet => ThreadMapping::Packet,
         }
     }
 }
@@ -265,11 +262,11 @@ pub(super) fn turns(model: &Model, step: usize) -> u32 {
 /// Returns the timestamp of an access in its step. Several pairs are moved one after the other; otherwise a thread
 /// reads all sources of an element, and then writes one destination after the other.
 fn turn(kind: OpKind, effect: &Access) -> u32 {
-    use OpKind as K;
-    match kind {
-        K::Put | K::Get | K::PutPackets => effect.position,
-        _ if effect.write => 1 + effect.position,
-        _ => 0,
+    let has_several_pairs = kind.flow() == Some(Flow::Pairs) && !kind.channels().is_empty();
+    match effect.write {
+        _ if has_several_pairs => effect.position,
+        true => 1 + effect.position,
+        false => 0,
     }
 }
 

@@ -12,7 +12,6 @@ use std::ops::Range;
 use super::RaceDetector;
 use super::shadow_memory::{NONE, RecordedAccess, ThreadMapping};
 use crate::slices;
-use mscclpp_plan::raw::OpKind;
 
 /// Maximum number of steps that are searched for an order.
 const MAX_STEPS: usize = 1 << 10;
@@ -135,9 +134,7 @@ impl RaceDetector<'_, '_> {
     /// without waiting.
     fn awaits_packets(&self, step: usize) -> bool {
         let at = self.model.step_at(step);
-        self.grain(step) == ThreadMapping::Packet
-            && (!at.port || at.kind == OpKind::ReadPutPackets)
-            && !self.ignores_packets(step)
+        self.grain(step) == ThreadMapping::Packet && at.kind.awaits_packets(at.port) && !self.ignores_packets(step)
     }
 
     /// Returns the ranks that have started before the end of a rank's blocks, by the trails of all packets that these

@@ -68,14 +68,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::machine::Observer;
 use super::model::Model;
-use super::pairing::{signals, waits};
 use access::turns;
 use agent::Agent;
 use agent_ids::AgentIds;
 use clock::{ClockArena, VectorClock};
 use every::{Skewed, UnevenBarriers};
 use mscclpp_plan::diag::Diagnostics;
-use mscclpp_plan::raw::OpKind;
+use mscclpp_plan::raw::{OpClass, OpKind};
 use packets::{PacketClocks, WriterClock};
 use ports::Port;
 pub(super) use release_queues::Disordered;
@@ -123,7 +122,6 @@ pub(super) struct RaceDetector<'m, 'p> {
 
 impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
     fn on_step(&mut self, model: &Model<'p>, number: usize, step: usize) {
-        use OpKind as K;
         let &super::model::Step { kind, port, .. } = model.step_at(step);
         let by = number as u32;
         if model.size.proves() && model.has_packets() && model.begins_window(number, step) {
@@ -134,12 +132,12 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
         }
         let begun = self.agents[number].time;
         self.agents[number].time += turns(model, step);
-        if waits(kind) || kind == K::SemaphoreAcquire {
+        if kind.acquires() {
             self.agents[number].waited = self.agents[number].time;
         }
-        match kind {
-            K::Nop => self.agents[number].block_sync(&mut self.clocks),
-            K::SemaphoreRelease => {
+        match kind.class() {
+            OpClass::BlockSync => self.agents[number].block_sync(&mut self.clocks),
+            OpClass::Release => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let clock = self.agents[number].release_clock(by, thread, &mut self.clocks);
                     let (event, released) =
@@ -147,7 +145,7 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
                     self.releases.send(id, (by, thread), event, released, &self.clocks);
                 }
             }
-            K::SemaphoreAcquire => {
+            OpClass::Acquire => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
                     let event = Event { by: (by, thread), turn: begun };
@@ -158,27 +156,25 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
                     });
                 }
             }
-            K::Flush => {
+            OpClass::Flush => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     self.flush((id, by, thread));
                 }
             }
-            _ if kind.is_data() && port => self.push(number, step, begun),
-            _ if kind.is_data() => self.access_operands(number, step, begun),
-            _ if signals(kind) => {
+            OpClass::Data(..) if port => self.push(number, step, begun),
+            OpClass::Data(..) => self.access_operands(number, step, begun),
+            OpClass::Signal { relaxed } => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let mut clock = self.agents[number].release_clock(by, thread, &mut self.clocks);
                     if port {
                         clock = self.enqueue_on_port((id, by, thread), clock);
                     }
-                    let relaxed = kind == K::RelaxedSignal;
                     self.signal(id, (by, thread), step, begun, ReleasedClock { clock, relaxed });
                 }
             }
-            _ if waits(kind) => {
+            OpClass::Wait { relaxed } => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
-                    let relaxed = kind == K::RelaxedWait;
                     let event = Event { by: (by, thread), turn: begun };
                     let rival = self.signals.competing_waiter(id, event, |other| agent.over(event.by, other, clocks));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
@@ -187,9 +183,10 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
                     });
                 }
             }
-            _ => {}
+            // `on_barrier` synchronizes the thread blocks of a barrier.
+            OpClass::Barrier | OpClass::Pipeline => {}
         }
-        if model.size.proves() && model.in_loop(step) && kind == K::Nop {
+        if model.size.proves() && model.in_loop(step) && kind == OpKind::Nop {
             self.sync_in_iteration(number, step);
         }
         if model.size.proves()

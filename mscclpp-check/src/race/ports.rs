@@ -16,8 +16,6 @@ use super::clock::VectorClock;
 use super::release_queues::{ReleasedClock, Thread};
 use super::shadow_memory::RecordedAccess;
 use super::{Agent, RaceDetector};
-use crate::pairing::signals;
-use mscclpp_plan::raw::OpKind;
 
 /// A port as one thread uses it.
 pub(super) struct Port {
@@ -149,7 +147,7 @@ impl RaceDetector<'_, '_> {
     pub(super) fn push(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
         let kind = model.step_at(step).kind;
-        let (effects, forwards) = (model.effects(step), kind == OpKind::ReadPutPackets);
+        let (effects, forwards) = (model.effects(step), kind.awaits_packets(true));
         if forwards {
             // The block waits for the packets, and synchronizes, before it posts.
             for effect in effects.iter().filter(|effect| !effect.write) {
@@ -166,10 +164,10 @@ impl RaceDetector<'_, '_> {
                 self.access(agent, side, step, effect, self.agents[side].time);
             }
             let clock = self.enqueue_on_port(end, released);
-            if signals(kind) {
+            if kind.signals() {
                 self.signal(end.0, (agent as u32, thread), step, begun, ReleasedClock { clock, relaxed: false });
             }
-            if kind == OpKind::PutWithSignalAndFlush {
+            if kind.then_flushes() {
                 self.flush(end);
             }
         }

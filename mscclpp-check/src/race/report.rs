@@ -4,7 +4,7 @@ use super::super::model::{Model, Space};
 use super::super::place::{LocatedOp, each};
 use super::shadow_memory::RecordedAccess;
 use mscclpp_plan::diag::{Code, Diagnostic, Site};
-use mscclpp_plan::raw::{Op, OpKind};
+use mscclpp_plan::raw::{Op, OpClass};
 use mscclpp_plan::types::ChannelKind;
 
 /// An access in words.
@@ -140,18 +140,16 @@ fn missing_sync(model: &Model, at: &LocatedOp, after: bool, other: usize) -> Opt
         let mut peers = channels.filter_map(|number| tables.peers(kind).get(*number as usize));
         peers.any(|peer| *peer as usize == other)
     };
-    let is_end = |op: &&Op| {
-        use OpKind as K;
-        match op.kind {
-            K::Signal | K::RelaxedSignal => after && leads_there(op),
-            K::Wait | K::RelaxedWait => !after && leads_there(op),
-            K::SemaphoreRelease => after && at.rank == other,
-            K::SemaphoreAcquire => !after && at.rank == other,
-            kind => matches!(kind, K::Nop | K::Barrier | K::Pipeline),
-        }
+    let is_end = |op: &&Op| match op.kind.class() {
+        OpClass::Signal { .. } => after && leads_there(op),
+        OpClass::Wait { .. } => !after && leads_there(op),
+        OpClass::Release => after && at.rank == other,
+        OpClass::Acquire => !after && at.rank == other,
+        OpClass::BlockSync | OpClass::Barrier | OpClass::Pipeline => true,
+        OpClass::Data(..) | OpClass::Flush => false,
     };
     let next = if after { ops[index + 1..].iter().find(is_end) } else { ops[..index].iter().rev().find(is_end) };
-    let op = next.filter(|op| !matches!(op.kind, OpKind::Nop | OpKind::Barrier | OpKind::Pipeline))?;
+    let op = next.filter(|op| op.kind.is_sync())?;
     let signal = LocatedOp { op, ..*at };
     let (name, own) = (signal.display_name(model.plan), at.display_name(model.plan));
     let line = match signal.site(model.plan) {
@@ -169,7 +167,7 @@ fn missing_sync(model: &Model, at: &LocatedOp, after: bool, other: usize) -> Opt
 /// Returns whether a plan uses relaxed signals or waits.
 fn has_relaxed(model: &Model) -> bool {
     let mut found = false;
-    each(model.view, &mut |at| found |= matches!(at.op.kind, OpKind::RelaxedSignal | OpKind::RelaxedWait));
+    each(model.view, &mut |at| found |= at.op.kind.is_relaxed());
     found
 }
 

@@ -6,10 +6,9 @@ use smallvec::SmallVec;
 
 use super::super::place::{LocatedOp, remotes, switch};
 use super::{Findings, overlap};
-use crate::operands::{Count, Ids, Packets, Side, demand};
 use mscclpp_plan::diag::{Code, Diagnostic};
-use mscclpp_plan::raw::{BufferRef, Op, OpKind, Operand, PlanTree, RemoteBuffer};
-use mscclpp_plan::types::{BlockSync, BufferKind, ChannelKind};
+use mscclpp_plan::raw::{BufferRef, Flow, IdList, Op, OpKind, Operand, PlanTree, RemoteBuffer, Side};
+use mscclpp_plan::types::{BlockSync, BufferKind};
 
 /// Reports the first finding about an operation.
 pub(super) fn check(plan: &PlanTree, at: &LocatedOp, found: &mut Findings) {
@@ -50,14 +49,14 @@ pub(super) fn bad<T>(code: Code, message: String) -> Result<T, (Code, String)> {
 /// Checks the attributes that belong to some kinds only.
 fn kind(_: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
-    let demand = demand(op.kind);
+    let channels = op.kind.channels();
     let fits = match op.channel {
-        Some(kind) => demand.channels.contains(&kind),
-        None => demand.channels.is_empty(),
+        Some(kind) => channels.contains(&kind),
+        None => channels.is_empty(),
     };
     if !fits {
         let mut expected = String::new();
-        for (i, kind) in demand.channels.iter().enumerate() {
+        for (i, kind) in channels.iter().enumerate() {
             let _ = write!(expected, "{}{kind}", if i > 0 { " or " } else { "" });
         }
         let expected = if expected.is_empty() { "none".to_owned() } else { expected };
@@ -89,12 +88,11 @@ fn kind(_: &PlanTree, at: &LocatedOp) -> Verdict {
 
 /// Checks the number of operands, and the buffers to which they refer.
 fn counts(_: &PlanTree, at: &LocatedOp) -> Verdict {
-    let demand = demand(at.op.kind);
-    side("source", &at.op.srcs, &demand.srcs)?;
-    side("destination", &at.op.dsts, &demand.dsts)?;
-    let pairs = matches!(demand.ids, Ids::ChannelPerPair | Ids::ChannelPerPortDestination);
+    let kind = at.op.kind;
+    side("source", &at.op.srcs, kind.srcs())?;
+    side("destination", &at.op.dsts, kind.dsts())?;
     let (srcs, dsts) = (at.op.srcs.len(), at.op.dsts.len());
-    if pairs && srcs != dsts && at.op.kind != OpKind::ReadPutPackets {
+    if kind.flow() == Some(Flow::Pairs) && srcs != dsts {
         return bad(Code::BadOperands, format!("has {srcs} sources and {dsts} destinations, expected equally many"));
     }
     Ok(())
@@ -111,14 +109,6 @@ fn group(range: &Operand) -> usize {
 
 #[inline]
 fn side(name: &str, list: &[Operand], demand: &Side) -> Verdict {
-    match list {
-        [] if demand.none => Ok(()),
-        [only] if demand.one[group(only)] => Ok(()),
-        _ => long_side(name, list, demand),
-    }
-}
-
-fn long_side(name: &str, list: &[Operand], demand: &Side) -> Verdict {
     let (mut counts, mut last, mut sorted) = ([0; 3], 0, true);
     for group in list.iter().map(group) {
         sorted &= last <= group;
@@ -131,9 +121,11 @@ fn long_side(name: &str, list: &[Operand], demand: &Side) -> Verdict {
             format!("has its {name}s out of order, expected local, then remote, then switch operands"),
         );
     }
+    if demand.fits(counts) {
+        return Ok(());
+    }
     let words = ["local", "remote", "switch"];
-    let demands = [demand.local, demand.remote, demand.switch];
-    for (number, ((least, most), count)) in demands.into_iter().zip(counts).enumerate() {
+    for (number, ((least, most), count)) in demand.ranges().into_iter().zip(counts).enumerate() {
         if !(least..=most).contains(&count) {
             let expected = amount((least, most));
             let message = format!("has {count} {} {name}s, expected {expected}", words[number]);
@@ -143,7 +135,7 @@ fn long_side(name: &str, list: &[Operand], demand: &Side) -> Verdict {
     Ok(())
 }
 
-fn amount((least, most): Count) -> String {
+fn amount((least, most): (usize, usize)) -> String {
     match most {
         0 => "none".to_owned(),
         usize::MAX => format!("{least} or more"),
@@ -154,19 +146,16 @@ fn amount((least, most): Count) -> String {
 /// Checks channels, semaphores and barriers: their number, and whether they exist.
 fn ids(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
-    let demand = demand(op.kind).ids;
-    let expected = match demand {
-        Ids::Nothing => (0, 0),
-        Ids::Channels | Ids::Semaphores => (1, usize::MAX),
-        Ids::Barrier => (1, 1),
-        Ids::ChannelPerPair => (op.srcs.len(), op.srcs.len()),
-        Ids::ChannelPerPortDestination if op.channel == Some(ChannelKind::Port) => (op.dsts.len(), op.dsts.len()),
-        Ids::ChannelPerPortDestination => (0, 0),
-    };
-    let what = match demand {
-        Ids::Semaphores => "semaphores",
-        Ids::Barrier => "barriers",
-        _ => "channels",
+    let demand = op.kind.ids();
+    let (expected, what) = match demand {
+        IdList::Nothing => ((0, 0), "channels"),
+        IdList::Channels => ((1, usize::MAX), "channels"),
+        IdList::Semaphores => ((1, usize::MAX), "semaphores"),
+        IdList::Barrier => ((1, 1), "barriers"),
+        IdList::ChannelPerPair | IdList::ChannelPerPortDestination => {
+            let count = if op.kind.lists_channels(op.channel) { op.dsts.len() } else { 0 };
+            ((count, count), "channels")
+        }
     };
     let count = op.ids.len();
     if !(expected.0..=expected.1).contains(&count) {
@@ -179,7 +168,7 @@ fn ids(plan: &PlanTree, at: &LocatedOp) -> Verdict {
             format!("names {count} {what}, expected at most {threads}, one per thread of the block"),
         );
     }
-    if (op.num_blocks > 0) != (demand == Ids::Barrier) {
+    if (op.num_blocks > 0) != (demand == IdList::Barrier) {
         let message = match op.num_blocks {
             0 => "has no barrier participants".to_owned(),
             count => format!("has {count} barrier participants, but is not a barrier"),
@@ -190,7 +179,7 @@ fn ids(plan: &PlanTree, at: &LocatedOp) -> Verdict {
         return Ok(());
     }
     match (demand, op.channel) {
-        (Ids::Semaphores, _) => {
+        (IdList::Semaphores, _) => {
             let known = plan.ranks[at.rank].semaphores.len();
             match op.ids.iter().map(|&id| at.number(id)).find(|&id| id as usize >= known) {
                 Some(id) => bad(Code::IndexOutOfRange, format!("names semaphore {id}, expected one below {known}")),
@@ -204,7 +193,7 @@ fn ids(plan: &PlanTree, at: &LocatedOp) -> Verdict {
                 let message = format!("names {kind} channel {id} of its thread block, expected one below {known}");
                 return bad(Code::IndexOutOfRange, message);
             }
-            if demand != Ids::Channels || op.ids.len() == 1 {
+            if demand != IdList::Channels || op.ids.len() == 1 {
                 return Ok(());
             }
             let mut numbers: SmallVec<[_; 16]> = op.ids.iter().map(|&id| known[id as usize]).collect();
@@ -261,8 +250,6 @@ fn loops(plan: &PlanTree, at: &LocatedOp) -> Verdict {
 /// Checks that chunks are inside their buffers, packets are in scratch, and operands have equally many chunks.
 fn references(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
-    let demand = demand(op.kind);
-    let port_packets = op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port);
     let remote = remotes(plan, at);
     let fits = |range: &Operand, packets: bool| {
         let (rank, buffer) = match range.buffer {
@@ -274,9 +261,9 @@ fn references(plan: &PlanTree, at: &LocatedOp) -> Verdict {
         let lies = end <= plan.ranks[rank].chunks(buffer) && range.size > 0;
         (lies && (!packets || buffer == BufferKind::Scratch)).then_some(())
     };
-    let packets = if port_packets { Packets::All } else { demand.srcs.packets };
+    let sides = [(&op.srcs, op.kind.source_packets(op.channel)), (&op.dsts, op.kind.dsts().packets)];
     let (mut size, mut all_equal) = (None, true);
-    for (list, packets) in [(&op.srcs, packets), (&op.dsts, demand.dsts.packets)] {
+    for (list, packets) in sides {
         for (position, range) in list.iter().enumerate() {
             let (range, packets) = (at.range(range), packets.at(position));
             // Nearly all are valid; the others need a detailed check.
@@ -289,8 +276,7 @@ fn references(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     if all_equal {
         return Ok(());
     }
-    let pairs = matches!(demand.ids, Ids::ChannelPerPair | Ids::ChannelPerPortDestination);
-    let unequal = if pairs && op.kind != OpKind::ReadPutPackets {
+    let unequal = if op.kind.flow() == Some(Flow::Pairs) {
         op.srcs.iter().zip(&op.dsts).map(|(src, dst)| (src.size, dst.size)).find(|(a, b)| a != b)
     } else {
         let mut sizes = op.srcs.iter().chain(&op.dsts).map(|range| range.size);

@@ -10,7 +10,7 @@ use crate::place::{LocatedOp, canonical_buffer, each_of};
 use crate::symmetry::Symmetry;
 use crate::view::View;
 use mscclpp_plan::collective::ChunkCounts;
-use mscclpp_plan::raw::{OpKind, PlanTree, Slice};
+use mscclpp_plan::raw::{Flow, PlanTree, Slice};
 use mscclpp_plan::types::BufferKind;
 
 /// A slice of a range of chunks, or a whole range.
@@ -173,7 +173,6 @@ impl Parts {
 
     /// Adds the accesses of an operation.
     fn add(&mut self, at: &LocatedOp, touched: &[(Access, Part)], last: &mut BTreeMap<(Cut, u32), Part>) {
-        use OpKind as K;
         let body = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref()).map(|body| (body.unit, body.num_chunks));
         // Threads are identified by their positions in equal slices.
         for (_, part) in touched {
@@ -191,9 +190,7 @@ impl Parts {
         };
         self.accesses_of_parts.extend(touched.iter().map(touch));
         // Of several pairs each is moved separately; otherwise every source goes to every destination.
-        let kind = at.op.kind;
-        let all =
-            kind.is_reduce() || matches!(kind, K::ReadPutPackets | K::SwitchBroadcast | K::SwitchBroadcastPackets);
+        let all = at.op.kind.flow() != Some(Flow::Pairs);
         let firsts = touched.iter().filter(|(effect, _)| !effect.write);
         for (read, from) in firsts.take(if all { 1 } else { usize::MAX }) {
             for (effect, to) in touched {

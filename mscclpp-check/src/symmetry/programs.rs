@@ -3,11 +3,11 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::super::access::accesses;
-use super::super::pairing::{Pairs, signals, waits};
+use super::super::pairing::Pairs;
 use super::super::place::{LocatedOp, canonical_buffer, each_of};
 use super::super::view::View;
 use crate::space::Space;
-use mscclpp_plan::raw::{Op, OpKind, RankPlan};
+use mscclpp_plan::raw::{IdList, Op, OpKind, RankPlan};
 use mscclpp_plan::types::ChannelKind;
 
 /// The programs of the first ranks, and the matching accesses of the others.
@@ -283,8 +283,8 @@ impl Flat {
             };
             self.access_shapes.push((access, index));
         });
-        let (waits, op) = (waits(at.op.kind), at.op);
-        if waits || signals(op.kind) || op.kind == OpKind::Flush || op.channel == Some(ChannelKind::Port) {
+        let (waits, op) = (at.op.kind.waits(), at.op);
+        if op.kind.ids() == IdList::Channels || op.channel == Some(ChannelKind::Port) {
             let (incoming, outgoing) = (pairs.incoming(plan, at), pairs.outgoing(plan, at));
             for &id in &op.ids {
                 let counter = if waits { incoming(id) } else { outgoing(id) }?;
@@ -349,7 +349,7 @@ fn are_equal(one: &Op, other: &Op) -> bool {
         && (one.slice, one.num_blocks) == (other.slice, other.num_blocks)
         && one.ids.len() == other.ids.len()
         && (one.srcs.len(), one.dsts.len()) == (other.srcs.len(), other.dsts.len())
-        && (!has_numbers_of_rank(one.kind) || one.ids == other.ids)
+        && (!one.kind.has_ids_of_rank() || one.ids == other.ids)
         && match (&one.body, &other.body) {
             (None, None) => true,
             (Some(one), Some(other)) => {
@@ -363,9 +363,4 @@ fn are_equal(one: &Op, other: &Op) -> bool {
 fn has_one_with_ids(ops: &[Op]) -> bool {
     let numbered = |op: &&Op| op.body.is_some() || !op.ids.is_empty() && op.kind != OpKind::Barrier;
     ops.iter().filter(numbered).count() == 1 && ops.iter().all(|op| op.body.is_none())
-}
-
-/// Returns whether the numbers of an operation are those of its rank, not of its block's tables.
-fn has_numbers_of_rank(kind: OpKind) -> bool {
-    matches!(kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier)
 }

@@ -292,7 +292,7 @@ dsl! {
         /// waits, or both; not between signals and waits.
         fn sync(this, sync: BlockSync) -> Handshake<'p, K> {
             this.edit(|op| {
-                let is_wait = matches!(op.kind, OpKind::Wait | OpKind::RelaxedWait);
+                let is_wait = op.kind.waits();
                 op.sync = sync.without(if is_wait { BlockSync::Before } else { BlockSync::After });
             });
             this

@@ -3,6 +3,7 @@
 use smallvec::smallvec;
 
 use crate::check::limits::DeviceProfile;
+use crate::plan::raw::{Flow, OpClass};
 use crate::plan::{Ids, Op, OpKind, Operand, Operands};
 use crate::types::ChannelKind;
 
@@ -22,18 +23,21 @@ pub(super) fn ops(list: &mut Vec<Op>) {
 }
 
 fn split(op: Op, out: &mut Vec<Op>) {
-    use OpKind::*;
-    match op.kind {
-        Signal | Wait | RelaxedSignal | RelaxedWait | Flush => by_ids(op, ROOM.max_channels_per_op, out),
-        SemaphoreAcquire | SemaphoreRelease => by_ids(op, ROOM.max_semaphores, out),
-        Put | PutPackets | PutWithSignal | PutWithSignalAndFlush | Get => pairs(op, out),
-        ReadPutPackets => copies(op, out),
-        Reduce | ReduceSend => sources(op, Reduce, ROOM.max_operands, out),
-        ReadReduce | ReadReduceSend => sources(op, ReadReduce, 1 + ROOM.max_channels_per_op, out),
-        ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => {
-            sources(op, ReducePackets, ROOM.max_operands, out);
+    match op.kind.class() {
+        OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => by_ids(op, ROOM.max_channels_per_op, out),
+        OpClass::Acquire | OpClass::Release => by_ids(op, ROOM.max_semaphores, out),
+        OpClass::Data(..) if op.channel == Some(ChannelKind::Switch) => out.push(op),
+        OpClass::Data(Flow::Pairs, _) => pairs(op, out),
+        OpClass::Data(Flow::All, _) if !op.kind.is_reduce() => copies(op, out),
+        OpClass::Data(Flow::All, _) => {
+            let (plain, most) = match op.kind {
+                kind if kind.has_packets() => (OpKind::ReducePackets, ROOM.max_operands),
+                kind if kind.srcs().remote.1 > 0 => (OpKind::ReadReduce, 1 + ROOM.max_channels_per_op),
+                _ => (OpKind::Reduce, ROOM.max_operands),
+            };
+            sources(op, plain, most, out);
         }
-        _ => out.push(op),
+        OpClass::BlockSync | OpClass::Barrier | OpClass::Pipeline => out.push(op),
     }
 }
 
@@ -105,10 +109,7 @@ fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
     let local = last.dsts.iter().take_while(|at| !at.is_remote()).count();
     let kept = last.dsts.len().min(local + ROOM.max_channels_per_op);
     let rest = last.dsts.split_off_at(kept);
-    let put = match last.kind {
-        OpKind::ReduceSend | OpKind::ReadReduceSend => OpKind::Put,
-        _ => OpKind::PutPackets,
-    };
+    let put = if last.kind.has_packets() { OpKind::PutPackets } else { OpKind::Put };
     let piece = |dsts: &[Operand]| Op {
         kind: put,
         reduce: None,

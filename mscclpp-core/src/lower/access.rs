@@ -1,7 +1,7 @@
 //! Accesses of an operation.
 
-use crate::plan::{Op, OpKind, Operand};
-use crate::types::ChannelKind;
+use crate::plan::raw::Packets;
+use crate::plan::{Op, Operand};
 
 /// Format of the data of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,29 +27,9 @@ pub(super) struct Access {
 /// operations.
 pub(super) fn accesses(op: &Op) -> impl Iterator<Item = Access> {
     let (srcs, dsts): (&[Operand], &[Operand]) = if op.kind.is_data() { (&op.srcs, &op.dsts) } else { (&[], &[]) };
-    let reads = srcs.iter().enumerate().map(|(i, range)| (*range, false, source_form(op, i)));
-    let writes = dsts.iter().enumerate().map(|(i, range)| (*range, true, destination_form(op.kind, i)));
+    let form = |packets: Packets, position| if packets.at(position) { Form::Packets } else { Form::Plain };
+    let (read, written) = (op.kind.source_packets(op.channel), op.kind.dsts().packets);
+    let reads = srcs.iter().enumerate().map(move |(i, range)| (*range, false, form(read, i)));
+    let writes = dsts.iter().enumerate().map(move |(i, range)| (*range, true, form(written, i)));
     reads.chain(writes).map(|(range, write, form)| Access { range, write, form })
-}
-
-fn source_form(op: &Op, position: usize) -> Form {
-    use OpKind as K;
-    match op.kind {
-        K::UnpackPackets | K::ReadPutPackets | K::SwitchBroadcastPackets => Form::Packets,
-        // A port moves bytes unchanged: the source of a packet put must already contain packets.
-        K::PutPackets if op.channel == Some(ChannelKind::Port) => Form::Packets,
-        K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets if position > 0 => {
-            Form::Packets
-        }
-        _ => Form::Plain,
-    }
-}
-
-fn destination_form(kind: OpKind, position: usize) -> Form {
-    use OpKind as K;
-    match kind {
-        K::CopyPackets | K::PutPackets | K::ReadPutPackets | K::SwitchBroadcastPackets => Form::Packets,
-        K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets if position > 0 => Form::Packets,
-        _ => Form::Plain,
-    }
 }

@@ -1,6 +1,7 @@
 //! Conversion of rank-level numbers to indexes into the thread block's tables.
 
-use crate::plan::{BlockTable, BlockTables, BufferRef, Ids, Op, OpKind, RankPlan, ThreadBlock};
+use crate::plan::raw::IdList;
+use crate::plan::{BlockTable, BlockTables, BufferRef, Ids, Op, RankPlan, ThreadBlock};
 use crate::types::ChannelKind;
 
 /// Fills the tables of a rank's blocks in order of first use, pipelines' bodies included, and converts the numbers of
@@ -51,13 +52,11 @@ impl Numbering {
 
 /// Removes the channels that plan JSON does not contain, and sorts those whose order has no meaning.
 fn sort_ids(op: &mut Op) {
-    match op.kind {
-        OpKind::Signal | OpKind::Wait | OpKind::RelaxedSignal | OpKind::RelaxedWait | OpKind::Flush => {
-            op.ids.sort_unstable();
-        }
-        OpKind::Get => {}
-        kind if kind.is_data() && (op.channel != Some(ChannelKind::Port) || kind.is_reduce()) => op.ids = Ids::new(),
-        _ => {}
+    match op.kind.ids() {
+        IdList::Channels => op.ids.sort_unstable(),
+        IdList::ChannelPerPair | IdList::Semaphores | IdList::Barrier => {}
+        IdList::ChannelPerPortDestination if op.channel == Some(ChannelKind::Port) => {}
+        IdList::ChannelPerPortDestination | IdList::Nothing => op.ids = Ids::new(),
     }
 }
 

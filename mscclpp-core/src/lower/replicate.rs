@@ -133,7 +133,7 @@ fn shift(op: &mut Op, k: u32, n: u32) -> Option<()> {
     for range in op.srcs.iter_mut().chain(&mut op.dsts) {
         range.index = range.index.checked_mul(n)?.checked_add(k.checked_mul(range.size)?)?;
     }
-    if matches!(op.kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier) {
+    if op.kind.has_ids_of_rank() {
         for id in &mut op.ids {
             *id = id.checked_mul(n)?.checked_add(k)?;
         }

@@ -88,7 +88,7 @@ fn piece(op: &Op, chunk: u32) -> Op {
         range.size = 1;
     }
     // One signal is for all pieces, so only the last one sends it.
-    if matches!(op.kind, OpKind::PutWithSignal | OpKind::PutWithSignalAndFlush) && chunk + 1 < op.srcs[0].size {
+    if op.kind.signals() && chunk + 1 < op.srcs[0].size {
         piece.kind = OpKind::Put;
     }
     piece

@@ -1,6 +1,5 @@
 //! Switch channels of a plan: which operations have multicast addresses, and where these are.
 
-use mscclpp_core::plan::raw::OpKind;
 use mscclpp_core::types::{BufferKind, ReduceOp};
 
 use super::abi;
@@ -65,9 +64,7 @@ impl Groups {
             at as u32 + 1
         };
         let of_instr = |instr: &Instr| {
-            use OpKind::*;
-            let loads = matches!(instr.kind, SwitchReduce | SwitchReduceBroadcast);
-            let stores = matches!(instr.kind, SwitchBroadcast | SwitchReduceBroadcast | SwitchBroadcastPackets);
+            let [loads, stores] = [instr.kind.srcs(), instr.kind.dsts()].map(|side| side.switch.1 > 0);
             [number(program.srcs(instr), loads), number(program.dsts(instr), stores)]
         };
         let of = program.instrs.iter().map(of_instr).collect();

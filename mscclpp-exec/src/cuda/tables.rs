@@ -182,34 +182,19 @@ fn cached(instrs: &[abi::Instr]) -> u32 {
 /// destinations is a reduction of that source alone, which is loaded once and stored unchanged.
 pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
     let repeated = program.repeated_srcs(instr);
-    let (opcode, flags) = match instr.action {
-        Opcode::Nop => (abi::Opcode::NOP, 0),
-        Opcode::Copy if repeated > 0 => (abi::Opcode::REDUCE, 0),
-        Opcode::Copy => (abi::Opcode::COPY, 0),
-        Opcode::Pack => (abi::Opcode::PACK, 0),
-        Opcode::Unpack => (abi::Opcode::UNPACK, 0),
-        Opcode::Forward => (abi::Opcode::FORWARD, 0),
-        Opcode::Reduce => (abi::Opcode::REDUCE, 0),
-        Opcode::Port { signal, flush } => {
-            let then = |set: bool, flag| if set { flag } else { 0 };
-            (abi::Opcode::PORT, then(signal, abi::FLAG_THEN_SIGNAL) | then(flush, abi::FLAG_THEN_FLUSH))
-        }
-        Opcode::PortForward => (abi::Opcode::PORT_FORWARD, 0),
-        Opcode::Signal { relaxed } => (abi::Opcode::SIGNAL, if relaxed { abi::FLAG_RELAXED } else { 0 }),
-        Opcode::PortSignal => (abi::Opcode::PORT_SIGNAL, 0),
-        Opcode::Wait { .. } => (abi::Opcode::WAIT, 0),
-        Opcode::Flush => (abi::Opcode::FLUSH, 0),
-        Opcode::Acquire => (abi::Opcode::ACQUIRE, 0),
-        Opcode::Release => (abi::Opcode::RELEASE, 0),
-        Opcode::Barrier => (abi::Opcode::BARRIER, 0),
-        Opcode::Loop => (abi::Opcode::LOOP, 0),
+    let opcode = if repeated > 0 { abi::Opcode::REDUCE } else { abi::Opcode(instr.action.on_device()) };
+    let flag = |set: bool, flag| if set { flag } else { 0 };
+    let flags = match instr.action {
+        Opcode::Port { signal, flush } => flag(signal, abi::FLAG_THEN_SIGNAL) | flag(flush, abi::FLAG_THEN_FLUSH),
+        Opcode::Signal { relaxed } => flag(relaxed, abi::FLAG_RELAXED),
+        _ => 0,
     };
     let mut operands = program.srcs(instr).iter().chain(program.dsts(instr));
     let packets = operands.any(|operand| operand.space == Space::Packets);
     abi::Instr {
         opcode,
         reduce: instr.reduce.into(),
-        flags: flags | if packets { abi::FLAG_USES_PACKETS } else { 0 },
+        flags: flags | flag(packets, abi::FLAG_USES_PACKETS),
         kind: instr.kind as u8,
         cached: 0,
         operands: instr.operands + repeated,
@@ -304,7 +289,7 @@ mod tests {
     use mscclpp_algorithms as algorithms;
 
     use super::*;
-    use mscclpp_base::interpret::resolve;
+    use mscclpp_base::interpret::{Transfer, resolve};
 
     #[test]
     fn all_gather_loads_its_input_once_for_all_peers() {
@@ -312,7 +297,7 @@ mod tests {
             let plans = algorithms::allgather_all_pairs::algorithm().plans();
             let plan = plans.iter().find(|plan| plan.num_ranks() == ranks).expect("it is embedded");
             let program = resolve(plan).expect("it is resolved");
-            let transfers = program.instrs.iter().filter(|instr| instr.action == Opcode::Copy);
+            let transfers = program.instrs.iter().filter(|instr| instr.action == Opcode::Transfer(Transfer::Copy));
             let lowered: Vec<abi::Instr> = transfers.map(|instr| lower(&program, instr)).collect();
             assert!(!lowered.is_empty());
             for instr in lowered {
@@ -329,7 +314,8 @@ mod tests {
     fn copies_of_different_sources_stay_copies() {
         let plans = algorithms::allgather_pull::algorithm().plans();
         let program = resolve(&plans[plans.len() - 1]).expect("it is resolved");
-        let transfers = program.instrs.iter().filter(|instr| instr.action == Opcode::Copy && instr.srcs > 1);
+        let transfers =
+            program.instrs.iter().filter(|instr| instr.action == Opcode::Transfer(Transfer::Copy) && instr.srcs > 1);
         let lowered: Vec<abi::Instr> = transfers.map(|instr| lower(&program, instr)).collect();
         assert!(!lowered.is_empty());
         assert!(lowered.iter().all(|instr| instr.opcode == abi::Opcode::COPY && instr.srcs == instr.dsts));

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::MOST_RANKS;
-use crate::stats::writes_packets;
 use crate::text::{BlockNames, RankNames};
 use crate::types::{BufferKind, ChannelKind};
 use crate::{BufferRef, Op, OpKind, Operand, PlanTree, RankPlan};
@@ -182,7 +181,7 @@ impl Visit<'_> {
         for (write, refs, others) in [(false, &op.srcs, &op.dsts), (true, &op.dsts, &op.srcs)] {
             for (i, at) in refs.iter().enumerate() {
                 let amount = Amount { transfers: 1, chunks: f64::from(at.size) * part };
-                let way = TransferKind::of(channel, write && writes_packets(op.kind, i), write);
+                let way = TransferKind::of(channel, write && op.kind.dsts().packets.at(i), write);
                 // A reduction sends its result, which is in its first destination; other operations send a source.
                 let own = if write && op.kind.is_reduce() { local(&op.dsts, 0) } else { local(others, i) };
                 let group;
@@ -258,9 +257,9 @@ fn members(tables: &RankPlan, number: u32) -> &[u32] {
 /// Returns the display name of an operation within one rank.
 const fn name(kind: OpKind) -> &'static str {
     match kind {
-        OpKind::Copy => "copy",
         OpKind::CopyPackets => "pack",
         OpKind::UnpackPackets => "unpack",
-        _ => "reduce",
+        kind if kind.is_reduce() => "reduce",
+        kind => kind.name(),
     }
 }

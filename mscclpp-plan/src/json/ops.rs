@@ -7,7 +7,7 @@ use super::value::{Fields, Read};
 use crate::diag::Code;
 use crate::origin::Origin;
 use crate::types::{BufferKind, ChannelKind};
-use crate::{BufferRef, Ids, LoopBody, Op, OpKind, Operand, Slice};
+use crate::{BufferRef, Ids, LoopBody, Op, OpClass, OpKind, Operand, Slice};
 
 /// The keys of an operation, in the order of the sets below.
 const KEYS: &[&str] = &[
@@ -39,36 +39,22 @@ const SEMAPHORES: u32 = 1 << 9;
 const LOOP: u32 = 1 << 10 | 1 << 11;
 const SWITCH_REDUCE: u32 = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15;
 
-/// Returns whether an operation lists its channels: some always do, those that send data only over ports.
-pub(super) fn lists_channels(kind: OpKind, channel: Option<ChannelKind>) -> bool {
-    use OpKind::*;
-    match kind {
-        Signal | Wait | RelaxedSignal | RelaxedWait | Flush | Get | PutWithSignal | PutWithSignalAndFlush => true,
-        Put | PutPackets | ReadPutPackets => channel == Some(ChannelKind::Port),
-        _ => false,
-    }
-}
-
 /// Returns the keys that an operation must have, and those that it may have.
 fn keys(kind: OpKind, channel: Option<ChannelKind>) -> (u32, u32) {
-    use OpKind::*;
-    let needs = match kind {
-        Nop => 0,
-        Barrier => BARRIER,
-        Copy | CopyPackets | UnpackPackets => BUFFERS,
-        Put | PutWithSignal | PutWithSignalAndFlush | PutPackets | ReadPutPackets | Get => BUFFERS | CHANNEL_TYPE,
-        Reduce | ReducePackets | ReduceCopyPackets => BUFFERS,
-        ReduceSend | ReadReduce | ReadReduceSend | ReduceSendPackets | ReduceCopySendPackets => BUFFERS | CHANNEL_TYPE,
-        SwitchReduce => SWITCH_REDUCE | CHANNEL_IDS | CHANNEL_TYPE,
-        SwitchReduceBroadcast | SwitchBroadcast | SwitchBroadcastPackets => BUFFERS | CHANNEL_TYPE,
-        Signal | Wait | RelaxedSignal | RelaxedWait | Flush => CHANNEL_TYPE,
-        SemaphoreAcquire | SemaphoreRelease => SEMAPHORES,
-        Pipeline => LOOP,
+    let needs = match kind.class() {
+        // The window of a `glre` has separate keys.
+        OpClass::Data(..) if kind == OpKind::SwitchReduce => SWITCH_REDUCE | CHANNEL_IDS,
+        OpClass::Data(..) => BUFFERS,
+        OpClass::Barrier => BARRIER,
+        OpClass::Acquire | OpClass::Release => SEMAPHORES,
+        OpClass::Pipeline => LOOP,
+        OpClass::BlockSync | OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => 0,
     };
-    let lists = if lists_channels(kind, channel) { CHANNEL_IDS } else { 0 };
+    let has_channel = if kind.channels().is_empty() { 0 } else { CHANNEL_TYPE };
+    let lists = if kind.lists_channels(channel) { CHANNEL_IDS } else { 0 };
     let reduces = if kind.is_reduce() { REDUCE } else { 0 };
     let slices = if kind.is_data() { SLICE } else { 0 };
-    (NAME | needs | lists, reduces | slices)
+    (NAME | needs | has_channel | lists, reduces | slices)
 }
 
 /// The keys of an operation: those that most operations have are stored directly in it.
@@ -172,17 +158,17 @@ impl Read for Op {
 impl Rare {
     /// Adds what belongs to the operation's kind.
     fn add_to(self, op: &mut Op, cx: &mut ReadState<'_>) {
-        match op.kind {
-            OpKind::Barrier => {
+        match op.kind.class() {
+            OpClass::Barrier => {
                 op.ids.push(self.barrier);
                 op.num_blocks = self.blocks;
             }
-            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => op.ids = self.semaphores,
-            OpKind::Pipeline => {
+            OpClass::Acquire | OpClass::Release => op.ids = self.semaphores,
+            OpClass::Pipeline => {
                 let IterContext { unit, num_chunks } = self.window;
                 op.body = Some(Box::new(LoopBody { unit, num_chunks, ops: self.ops }));
             }
-            OpKind::SwitchReduce => {
+            OpClass::Data(..) if op.kind == OpKind::SwitchReduce => {
                 let &[channel] = &op.ids[..] else {
                     let message = format!("\"channel_ids\" of a glre names {} channels, expected 1", op.ids.len());
                     cx.error(Code::WrongType, message);
@@ -195,7 +181,8 @@ impl Rare {
                     cx.note_switch_buffer(channel, buffer);
                 }
             }
-            _ => {}
+            OpClass::Data(..) | OpClass::BlockSync | OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => {
+            }
         }
     }
 }

@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::ops::lists_channels;
 use super::{ReadOptions, Style, read, read_bytes, read_rank, write};
 use crate::arbitrary::tree;
 use crate::collective::CollectiveKind;
@@ -46,20 +45,8 @@ fn writable_op(op: &mut Op, outside: bool) {
     op.num_blocks = if op.kind == Barrier { op.num_blocks } else { 0 };
     op.slice = op.slice.filter(|_| op.kind.is_data());
     op.reduce = op.kind.is_reduce().then(|| op.reduce.unwrap_or_default());
-    let local = matches!(
-        op.kind,
-        Nop | Barrier
-            | Copy
-            | CopyPackets
-            | UnpackPackets
-            | Reduce
-            | ReducePackets
-            | ReduceCopyPackets
-            | SemaphoreAcquire
-            | SemaphoreRelease
-            | Pipeline
-    );
-    op.channel = (!local).then(|| op.channel.unwrap_or(ChannelKind::Memory));
+    let has_channel = !op.kind.channels().is_empty();
+    op.channel = has_channel.then(|| op.channel.unwrap_or(ChannelKind::Memory));
     if op.kind == SwitchReduce {
         op.srcs = Operands::from_elem(Operand { buffer: BufferRef::Switch(7), index: 1, size: 2 }, 1);
         op.dsts = Operands::from_elem(Operand::local(BufferKind::Output, 3, 2), 1);
@@ -74,7 +61,7 @@ fn writable_op(op: &mut Op, outside: bool) {
             op.ids.resize(1, 0);
         }
         SemaphoreAcquire | SemaphoreRelease => {}
-        kind if lists_channels(kind, op.channel) => {}
+        kind if kind.lists_channels(op.channel) => {}
         _ => op.ids.clear(),
     }
     if op.kind == Pipeline && !outside {

@@ -4,12 +4,11 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::ops::lists_channels;
 use super::{Style, chunking};
 use crate::types::{BufferKind, ChannelKind};
 use crate::{
-    BufferRef, ChannelTable, Expectation, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, Slice,
-    ThreadBlock,
+    BufferRef, ChannelTable, Expectation, IdList, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer,
+    Slice, ThreadBlock,
 };
 
 pub(super) fn write(plan: &PlanTree, style: Style) -> String {
@@ -248,12 +247,12 @@ impl Serialize for Operation<'_> {
         if op.kind == OpKind::SwitchReduce {
             self.switch_reduce(&mut map)?;
         } else if op.kind.is_data() {
-            let switched = matches!(op.kind, OpKind::SwitchBroadcast | OpKind::SwitchBroadcastPackets);
-            let rank = switched.then_some(block.rank);
+            let is_broadcast = op.channel == Some(ChannelKind::Switch) && !op.kind.is_reduce();
+            let rank = is_broadcast.then_some(block.rank);
             map.serialize_entry("src_buff", &list(&op.srcs, |_, at| Reference { rank, at }))?;
             map.serialize_entry("dst_buff", &list(&op.dsts, |_, at| Reference { rank: None, at }))?;
         }
-        if lists_channels(op.kind, op.channel) {
+        if op.kind.lists_channels(op.channel) {
             map.serialize_entry("channel_ids", &op.ids[..])?;
         }
         if let Some(kind) = op.channel {
@@ -265,15 +264,13 @@ impl Serialize for Operation<'_> {
         if let Some(Slice { index, count: of }) = op.slice {
             map.serialize_entry("tbg_info", &Object([("tb_id", index), ("tbg_size", of)]))?;
         }
-        match op.kind {
-            OpKind::Barrier => {
+        match op.kind.ids() {
+            IdList::Barrier => {
                 map.serialize_entry("barrier_id", &op.ids.first().copied().unwrap_or(0))?;
                 map.serialize_entry("num_threadblocks", &op.num_blocks)?;
             }
-            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => {
-                map.serialize_entry("semaphore_ids", &op.ids[..])?;
-            }
-            _ => {}
+            IdList::Semaphores => map.serialize_entry("semaphore_ids", &op.ids[..])?,
+            IdList::Nothing | IdList::Channels | IdList::ChannelPerPair | IdList::ChannelPerPortDestination => {}
         }
         if let Some(body) = &op.body {
             let LoopBody { unit, num_chunks, ops } = &**body;

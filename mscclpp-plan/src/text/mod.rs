@@ -103,7 +103,7 @@ pub use print::PlanText;
 
 use std::fmt;
 
-use super::{OpKind, Plan, PlanTree};
+use super::{Plan, PlanTree};
 use crate::diag::{Code, Diagnostic, Site};
 use crate::origin::{SourceLocation, Variables};
 
@@ -208,10 +208,4 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         PlanText::new(&self.tree()).fmt(f)
     }
-}
-
-/// Returns whether the ids of an operation are numbers of barriers or semaphores, which are in no table of a thread
-/// block.
-const fn has_plain_ids(kind: OpKind) -> bool {
-    matches!(kind, OpKind::Barrier | OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease)
 }

@@ -141,7 +141,7 @@ impl<'a> BlockNames<'a> {
                 }
             }
         }
-        if let Some(kind) = op.channel.filter(|_| !super::has_plain_ids(op.kind)) {
+        if let Some(kind) = op.channel.filter(|_| !op.kind.has_ids_of_rank()) {
             for id in &op.ids {
                 if let Some(number) = self.channel(kind, *id) {
                     each(Use::Channel(kind, number));

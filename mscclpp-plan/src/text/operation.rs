@@ -4,7 +4,7 @@ use super::lexer::{Lexer, Token};
 use super::names::Peer;
 use super::parse::{Locations, buffer, buffer_of_name, peer, range};
 use super::tables::{RankTables, Uses};
-use super::{MAX_DEPTH, TextError, has_plain_ids};
+use super::{MAX_DEPTH, TextError};
 use crate::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
 use crate::{BufferRef, LoopBody, Op, OpKind, Operand, Slice};
 
@@ -186,7 +186,7 @@ fn item(op: &Op, lexer: &mut Lexer<'_>) -> Result<Item, TextError> {
 
 fn id(op: &Op, lexer: &mut Lexer<'_>) -> Result<Id, TextError> {
     let at = lexer.position();
-    let plain = has_plain_ids(op.kind);
+    let plain = op.kind.has_ids_of_rank();
     let name = if !plain && lexer.take_mark("#")? {
         IdName::Direct(lexer.number_u32("a position in the thread block's table")?)
     } else if plain {
@@ -205,7 +205,7 @@ fn id(op: &Op, lexer: &mut Lexer<'_>) -> Result<Id, TextError> {
 fn takes_peers(op: &Op, at: usize, lexer: &Lexer<'_>) -> Result<(), TextError> {
     let name = op.kind.name();
     match op.channel {
-        _ if has_plain_ids(op.kind) => Err(lexer.error_at(at, "a number")),
+        _ if op.kind.has_ids_of_rank() => Err(lexer.error_at(at, "a number")),
         Some(ChannelKind::Memory | ChannelKind::Port) => Ok(()),
         Some(ChannelKind::Switch) => Err(lexer.error_at(at, "the number of a switch channel")),
         None => Err(lexer.error_at(at, format!("`memory`, `port` or `switch` between `{name}` and its channels"))),

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use super::name::Name;
 use super::names::{BlockNames, RankNames, Use};
 use super::tables::{RankTables, Uses};
-use super::{has_plain_ids, name::Name};
 use crate::collective::CollectiveKind;
 use crate::types::{BlockSync, ChannelKind};
 use crate::{BufferRef, ChannelTable, Expectation, Op, Operand, PlanTree, RankPlan};
@@ -362,7 +362,7 @@ impl Operation<'_> {
     fn ids(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let op = self.op;
         list(&op.ids, f, |id, f| {
-            if has_plain_ids(op.kind) {
+            if op.kind.has_ids_of_rank() {
                 return write!(f, "{id}");
             }
             match op.channel.and_then(|kind| Some((kind, self.names.channel(kind, *id)?))) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use mscclpp_core::plan::image::OpView;
-use mscclpp_core::plan::raw::BufferRef;
+use mscclpp_core::plan::raw::{BufferRef, Packets};
 use mscclpp_core::plan::{self};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
@@ -23,18 +23,18 @@ enum Owners {
 }
 
 impl Resolver {
-    /// Resolves one side's operands; those from number `plain` on are packets.
+    /// Resolves one side's operands.
     pub(super) fn operands<'a>(
         &mut self,
         at: At,
         of: &BlockTables<'a>,
         view: &OpView<'a>,
         refs: impl Iterator<Item = plan::raw::Operand>,
-        plain: usize,
+        packets: Packets,
     ) -> Result<u32, Error> {
         let first = self.program.operands.len();
         for (number, reference) in refs.enumerate() {
-            let packets = number >= plain;
+            let packets = packets.at(number);
             let (buffer, owners) = self.owners(at, of, view, reference.buffer)?;
             let space = match buffer {
                 BufferKind::Scratch if packets => Space::Packets,

@@ -1,59 +1,37 @@
 //! Resolves an operation, and checks that it can be executed.
 
 use mscclpp_core::plan::image::OpView;
-use mscclpp_core::plan::raw::OpKind;
+use mscclpp_core::plan::raw::{Flow, OpClass};
 use mscclpp_core::types::ChannelKind;
 
 use super::{At, BlockTables, Resolver};
 use crate::error::Error;
-use crate::interpret::program::{Instr, Opcode, Space};
-
-/// No operand is a packet.
-const ALL: usize = usize::MAX;
+use crate::interpret::program::{Instr, Opcode, Space, Transfer};
 
 impl Resolver {
     /// Resolves any operation other than a pipeline, and returns whether it uses the proxy.
     pub(super) fn op(&mut self, at: At, of: &BlockTables<'_>, view: &OpView<'_>) -> Result<bool, Error> {
-        use OpKind::*;
-        let port = view.channel() == Some(ChannelKind::Port);
-        // Which sources and destinations are packets: those from the given number on.
-        let (action, plain_srcs, plain_dsts) = match at.kind {
-            Nop => return Ok(false),
-            Barrier => return self.barrier(at, view),
-            // Ports have no relaxed forms.
-            Signal | RelaxedSignal if port => return self.sync(at, Opcode::PortSignal, of, view),
-            Signal | RelaxedSignal => {
-                return self.sync(at, Opcode::Signal { relaxed: at.kind == RelaxedSignal }, of, view);
-            }
-            Wait | RelaxedWait => {
-                return self.sync(at, Opcode::Wait { relaxed: at.kind == RelaxedWait && !port }, of, view);
-            }
-            Flush => return self.sync(at, Opcode::Flush, of, view),
-            SemaphoreAcquire => return self.semaphore(at, Opcode::Acquire, view),
-            SemaphoreRelease => return self.semaphore(at, Opcode::Release, view),
-            Pipeline => return at.error("no body"),
-            Put if port => (Opcode::Port { signal: false, flush: false }, ALL, ALL),
-            Copy | Put | Get => (Opcode::Copy, ALL, ALL),
-            PutWithSignal => (Opcode::Port { signal: true, flush: false }, ALL, ALL),
-            PutWithSignalAndFlush => (Opcode::Port { signal: true, flush: true }, ALL, ALL),
-            CopyPackets => (Opcode::Pack, ALL, 0),
-            // A port sends packets that already exist.
-            PutPackets if port => (Opcode::Port { signal: false, flush: false }, 0, 0),
-            PutPackets => (Opcode::Pack, ALL, 0),
-            UnpackPackets => (Opcode::Unpack, 0, ALL),
-            ReadPutPackets if port => (Opcode::PortForward, 0, 0),
-            ReadPutPackets | SwitchBroadcastPackets => (Opcode::Forward, 0, 0),
-            Reduce
-            | ReduceSend
-            | ReadReduce
-            | ReadReduceSend
-            | SwitchReduce
-            | SwitchReduceBroadcast
-            | SwitchBroadcast => (Opcode::Reduce, ALL, ALL),
-            ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => (Opcode::Reduce, 1, 1),
-        };
-        let srcs = self.operands(at, of, view, view.srcs(), plain_srcs)?;
-        let dsts = self.operands(at, of, view, view.dsts(), plain_dsts)?;
+        let action = at.kind.opcode(view.channel() == Some(ChannelKind::Port));
+        match at.kind.class() {
+            OpClass::BlockSync => Ok(false),
+            OpClass::Barrier => self.barrier(at, view),
+            OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => self.sync(at, action, of, view),
+            OpClass::Acquire | OpClass::Release => self.semaphore(at, action, view),
+            OpClass::Pipeline => at.error("no body"),
+            OpClass::Data(flow, _) => self.data(at, action, flow, of, view),
+        }
+    }
+
+    fn data(
+        &mut self,
+        at: At,
+        action: Opcode,
+        flow: Flow,
+        of: &BlockTables<'_>,
+        view: &OpView<'_>,
+    ) -> Result<bool, Error> {
+        let srcs = self.operands(at, of, view, view.srcs(), at.kind.source_packets(view.channel()))?;
+        let dsts = self.operands(at, of, view, view.dsts(), at.kind.dsts().packets)?;
         let instr = self.last();
         (instr.action, instr.srcs, instr.dsts) = (action, srcs, dsts);
         if let Some(slice) = view.slice() {
@@ -74,24 +52,24 @@ impl Resolver {
                 return at.error(format!("{ids} channels for {srcs} transfers"));
             }
         }
-        self.check_sizes(at)?;
+        self.check_sizes(at, flow)?;
         self.record_scratch_use();
         Ok(matches!(action, Opcode::Port { .. } | Opcode::PortForward))
     }
 
     /// Checks that the operands of each pair have equal sizes, and all operands of an operation that combines or
     /// forwards.
-    fn check_sizes(&mut self, at: At) -> Result<(), Error> {
+    fn check_sizes(&mut self, at: At, flow: Flow) -> Result<(), Error> {
         let instr = *self.last();
         let (srcs, dsts) = (self.program.srcs(&instr), self.program.dsts(&instr));
         if srcs.is_empty() || dsts.is_empty() {
             return at.error(format!("{} sources and {} destinations, expected both", srcs.len(), dsts.len()));
         }
-        let pairs = matches!(instr.action, Opcode::Copy | Opcode::Pack | Opcode::Unpack | Opcode::Port { .. });
+        let pairs = flow == Flow::Pairs;
         if pairs && srcs.len() != dsts.len() {
             return at.error(format!("{} sources for {} destinations", srcs.len(), dsts.len()));
         }
-        if matches!(instr.action, Opcode::Forward | Opcode::PortForward) && srcs.len() != 1 {
+        if matches!(instr.action, Opcode::Transfer(Transfer::Forward) | Opcode::PortForward) && srcs.len() != 1 {
             return at.error(format!("{} sources, expected 1", srcs.len()));
         }
         let differs = if pairs {

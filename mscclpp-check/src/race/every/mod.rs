@@ -94,9 +94,9 @@ pub(super) use skewed::Skewed;
 
 use super::RaceDetector;
 use super::clock::VectorClock;
+use super::release_queues::ReleaseQueues;
 use super::shadow_memory::RecordedAccess;
 use crate::model::Access;
-use crate::pairing::waits;
 use mscclpp_plan::raw::OpKind;
 
 /// Which windows a reader of packets reads.
@@ -174,20 +174,16 @@ impl RaceDetector<'_, '_> {
         let mut synced = false;
         for step in steps.rev() {
             let kind = model.step_at(step).kind;
-            synced |= matches!(kind, OpKind::Nop | OpKind::Barrier);
+            synced |= kind.is_block_sync();
             if kind == OpKind::Barrier {
                 self.acquire_at_barrier(model.ids(step)[0], number, Stand::AfterLoop);
                 continue;
             }
-            let released_clocks = match kind {
-                OpKind::SemaphoreAcquire => &mut self.releases,
-                _ if waits(kind) => &mut self.signals,
-                _ => continue,
-            };
+            let Some(released_clocks) = acquired(kind, &mut self.signals, &mut self.releases) else { continue };
             for (thread, &id) in (0..).zip(model.ids(step)) {
                 let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
                 released_clocks.end_loop(id, (number as u32, thread), |thread, released| {
-                    let relaxed = kind == OpKind::RelaxedWait || released.relaxed;
+                    let relaxed = kind.is_relaxed() || released.relaxed;
                     match synced {
                         true => agent.clock = clocks.join(agent.clock, released.clock, relaxed),
                         false => agent.acquire(thread, released.clock, relaxed, clocks),
@@ -212,8 +208,8 @@ impl RaceDetector<'_, '_> {
             self.acquire_at_barrier(model.ids(barrier)[0], number, Stand::Ahead);
         }
         let kinds = || steps.clone().map(|step| model.step_at(step).kind);
-        let meets = kinds().rposition(|kind| matches!(kind, OpKind::Nop | OpKind::Barrier));
-        let last = kinds().rposition(|kind| waits(kind) || kind == OpKind::SemaphoreAcquire);
+        let meets = kinds().rposition(OpKind::is_block_sync);
+        let last = kinds().rposition(OpKind::acquires);
         let agent = &self.agents[number];
         if last.is_some() && meets > last && agent.waited <= agent.last_sync {
             self.acquire_ahead(number, steps);
@@ -226,7 +222,7 @@ impl RaceDetector<'_, '_> {
         let model = self.model;
         let Some((_, body)) = model.loop_of(number, step) else { return };
         let first = step + 1 - model.place_of(step).1 as usize;
-        let meets = |kind| matches!(kind, OpKind::Nop | OpKind::Barrier | OpKind::SemaphoreAcquire) || waits(kind);
+        let meets = |kind: OpKind| kind.is_block_sync() || kind.acquires();
         if !(first..step).rev().any(|step| meets(model.step_at(step).kind)) {
             self.acquire_ahead(number, first..first + body.ops.len());
         }
@@ -238,11 +234,8 @@ impl RaceDetector<'_, '_> {
         let model = self.model;
         let relaxed = steps.clone().any(|step| model.step_at(step).kind == OpKind::RelaxedWait);
         for step in steps {
-            let released_clocks = match model.step_at(step).kind {
-                OpKind::SemaphoreAcquire => &mut self.releases,
-                kind if waits(kind) => &mut self.signals,
-                _ => continue,
-            };
+            let kind = model.step_at(step).kind;
+            let Some(released_clocks) = acquired(kind, &mut self.signals, &mut self.releases) else { continue };
             let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
             for &id in model.ids(step) {
                 released_clocks.acquire_ahead(id, number as u32, |released| {
@@ -281,6 +274,15 @@ impl RaceDetector<'_, '_> {
         };
         self.skewed.add(self.model, (agent, by as u32), effect, new, is_over).filter(|_| !waits)
     }
+}
+
+/// Returns the queues from which an operation acquires clocks.
+fn acquired<'q>(
+    kind: OpKind,
+    signals: &'q mut ReleaseQueues,
+    releases: &'q mut ReleaseQueues,
+) -> Option<&'q mut ReleaseQueues> {
+    kind.acquires().then_some(if kind.waits() { signals } else { releases })
 }
 
 #[cfg(test)]

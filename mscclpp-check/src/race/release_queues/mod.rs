@@ -59,7 +59,6 @@ use super::agent_ids::AgentIds;
 use super::clock::{ClockArena, VectorClock};
 use super::every::{Looped, Merged, Stand, looped};
 use crate::model::{CounterUse, Model, NOTHING};
-use crate::pairing::{signals, waits};
 use mscclpp_plan::raw::OpKind;
 
 /// Clock that a signal transfers to the thread that waits for it.
@@ -169,7 +168,7 @@ impl ReleaseQueues {
     /// Creates the queues of channels.
     pub(super) fn of_channels(model: &Model, disordered: &Disordered, clocks: &mut ClockArena) -> Self {
         let counters = model.counters.iter().map(|traffic| (traffic, 0));
-        Self::new(model, counters, &disordered.signals, clocks, signals, waits)
+        Self::new(model, counters, &disordered.signals, clocks, OpKind::signals, OpKind::waits)
     }
 
     /// Creates the queues of semaphores.

@@ -147,7 +147,7 @@ impl Recorder {
     }
 
     /// Returns the origin of the current call, for an operation.
-    fn origin(&mut self) -> Origin {
+    pub(in crate::dsl) fn origin(&mut self) -> Origin {
         let origins = &mut self.trace.origins;
         match &mut self.here {
             CallSite::Unknown => Origin::UNKNOWN,
@@ -250,7 +250,7 @@ impl Recorder {
 
     /// Records an operation once on a block, or once on every member of a group with its slice.
     #[inline(always)]
-    fn record(&mut self, rank: u32, at: &At, op: Op) -> OpsValue {
+    pub(in crate::dsl) fn record(&mut self, rank: u32, at: &At, op: Op) -> OpsValue {
         match at {
             At::Block(block) => self.record_on_block(rank, *block, op),
             At::Group(group) => {
@@ -325,7 +325,13 @@ impl Recorder {
 
     /// Returns whether a chunk, the argument at a position, is one of `rank`'s; reports it otherwise. For poison it
     /// returns false without a report.
-    fn chunk_of(&mut self, call: &str, (position, role): (usize, &str), chunk: ChunkValue, rank: u32) -> bool {
+    pub(in crate::dsl) fn chunk_of(
+        &mut self,
+        call: &str,
+        (position, role): (usize, &str),
+        chunk: ChunkValue,
+        rank: u32,
+    ) -> bool {
         if chunk.is_poison() || rank == POISON {
             return false;
         }
@@ -359,7 +365,7 @@ impl Recorder {
     }
 
     /// Returns an operand for a chunk of the executing rank.
-    fn local(&self, chunk: ChunkValue) -> Operand {
+    pub(in crate::dsl) fn local(&self, chunk: ChunkValue) -> Operand {
         Operand::local(chunk.buffer, chunk.index, chunk.size)
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::access::{Access, Form, accesses};
 use super::segments::Segments;
-use crate::plan::{BufferRef, Op, OpKind};
+use crate::plan::{BufferRef, Op};
 use crate::types::{BufferKind, ChannelKind};
 
 /// The last access to every chunk since the last sync.
@@ -56,10 +56,8 @@ impl ReferenceRule {
 /// Returns whether the reference implementation counts an access: plain data, on operations without a switch channel.
 /// Of a packet reduction it counts the destination only. A port's put of packets counts as a read.
 fn counts(op: &Op, access: &Access) -> bool {
-    use OpKind as K;
-    let plain = access.form == Form::Plain || op.kind == K::PutPackets && op.channel == Some(ChannelKind::Port);
-    let reduces_packets =
-        matches!(op.kind, K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets);
-    let through_switch = matches!(op.kind, K::SwitchReduce | K::SwitchBroadcast);
+    let plain = access.form == Form::Plain || !op.kind.awaits_packets(op.channel == Some(ChannelKind::Port));
+    let reduces_packets = op.kind.is_reduce() && op.kind.has_packets();
+    let through_switch = op.channel == Some(ChannelKind::Switch);
     plain && !through_switch && (access.write || !reduces_packets)
 }

@@ -3,7 +3,8 @@
 use super::super::access::{Access, Form, accesses};
 use super::Scope;
 use super::segments::{Segment, Segments};
-use crate::plan::{BufferRef, Op, OpKind, Slice};
+use crate::plan::raw::Grain;
+use crate::plan::{BufferRef, Op, Slice};
 use crate::types::{BufferKind, ChannelKind};
 
 /// The reads and writes of every chunk since the last sync.
@@ -116,7 +117,7 @@ fn after_syncs(body: &[Op]) -> &[Op] {
 /// Returns whether an operation contains a block sync, before or after it if it accesses no memory, and before it
 /// otherwise.
 fn has_block_sync(op: &Op) -> bool {
-    matches!(op.kind, OpKind::Nop | OpKind::Barrier) || op.sync.is_before() || op.kind.is_sync() && op.sync.is_after()
+    op.kind.is_block_sync() || op.sync.is_before() || op.kind.is_sync() && op.sync.is_after()
 }
 
 /// Returns the location of an access; `None` for another rank's memory and for empty ranges.
@@ -141,13 +142,15 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
     if start == end {
         return None;
     }
-    let mapping = Mapping { grain: grain(op), start, end, slice: op.slice, window };
+    let mapping = Mapping { grain: op.kind.grain(), start, end, slice: op.slice, window };
     Some(Placed {
         memory,
         start,
         end,
         write: access.write,
-        waits: access.form == Form::Packets && !access.write && !is_port_put(op),
+        waits: access.form == Form::Packets
+            && !access.write
+            && op.kind.awaits_packets(op.channel == Some(ChannelKind::Port)),
         by: if keeps_threads(op, scope) { By::Threads(mapping) } else { By::Unknown },
     })
 }
@@ -156,29 +159,4 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
 /// block.
 fn keeps_threads(op: &Op, scope: &Scope) -> bool {
     op.channel != Some(ChannelKind::Port) && scope.vectors_keep_threads
-}
-
-/// Returns whether a port puts packets without reading their flags. (`rppkt` waits for all of them first.)
-fn is_port_put(op: &Op) -> bool {
-    op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port)
-}
-
-/// Elements that a thread processes at a time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Grain {
-    /// A vector of plain data.
-    Vector,
-    /// The operand of a multicast instruction.
-    Multicast,
-    /// The payload of a packet.
-    Packet,
-}
-
-fn grain(op: &Op) -> Grain {
-    use OpKind as K;
-    match op.kind {
-        K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => Grain::Vector,
-        K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast => Grain::Multicast,
-        _ => Grain::Packet,
-    }
 }

@@ -17,7 +17,7 @@ mod hazard;
 mod segments;
 
 use crate::collective::Collective;
-use crate::plan::{Op, OpKind, PlanTree, RankPlan};
+use crate::plan::{Op, PlanTree, RankPlan};
 use crate::types::{BlockSync, BufferKind};
 use convention::ReferenceRule;
 use hazard::HazardRule;
@@ -66,7 +66,7 @@ fn separate(ops: &mut [Op], scope: &Scope) {
             separate(&mut body.ops, scope);
         }
         let op = &ops[i];
-        if matches!(op.kind, OpKind::Nop | OpKind::Barrier) || op.kind.is_sync() && op.sync != BlockSync::None {
+        if op.kind.is_block_sync() || op.kind.is_sync() && op.sync != BlockSync::None {
             rules.clear();
             alone = None;
         } else if op.kind.is_sync() {

@@ -1,6 +1,7 @@
 //! Fusion of block syncs and synchronizing operations.
 
 use super::data::append;
+use crate::plan::raw::OpClass;
 use crate::plan::{Op, OpKind};
 use crate::types::BlockSync;
 
@@ -34,13 +35,12 @@ pub(super) fn try_fuse(a: &mut Op, b: &mut Op) -> bool {
 
 /// Merges two synchronizing operations of one kind, unless both use one channel: each signal counts.
 fn unite(a: &mut Op, b: &Op) -> bool {
-    use OpKind as K;
     if a.channel != b.channel {
         return false;
     }
-    match a.kind {
-        K::SemaphoreAcquire | K::SemaphoreRelease => append(&mut a.ids, &b.ids),
-        K::Flush => {
+    match a.kind.class() {
+        OpClass::Acquire | OpClass::Release => append(&mut a.ids, &b.ids),
+        OpClass::Flush => {
             let known = a.ids.len();
             for id in &b.ids {
                 if !a.ids[..known].contains(id) {
@@ -58,7 +58,7 @@ fn unite(a: &mut Op, b: &Op) -> bool {
 /// Returns whether the whole block is synchronized before the operation does anything else.
 fn starts_synced(op: &Op) -> bool {
     match op.kind {
-        OpKind::Nop | OpKind::Barrier => true,
+        kind if kind.is_block_sync() => true,
         OpKind::Pipeline => op.body.as_ref().and_then(|body| body.ops.first()).is_some_and(starts_synced),
         kind => kind.is_sync() && op.sync.is_before(),
     }
@@ -67,7 +67,7 @@ fn starts_synced(op: &Op) -> bool {
 /// Returns whether the whole block is synchronized after everything else that the operation does.
 fn ends_synced(op: &Op) -> bool {
     match op.kind {
-        OpKind::Nop | OpKind::Barrier => true,
+        kind if kind.is_block_sync() => true,
         OpKind::Pipeline => op.body.as_ref().and_then(|body| body.ops.last()).is_some_and(ends_synced),
         kind => kind.is_sync() && op.sync.is_after(),
     }

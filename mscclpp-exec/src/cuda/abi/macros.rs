@@ -5,6 +5,17 @@
 /// An enum is a type for any number of its representation, with named constants: a device, or a corrupt table, may
 /// contain others. In the header it is a scoped enum.
 macro_rules! abi {
+    (opcodes { $($opcodes:tt)* } constants { $($constants:tt)* } enums { $($enums:tt)* } structs { $($structs:tt)* }) => {
+        abi! {
+            constants { $($constants)* }
+            enums {
+                /// What an instruction does.
+                Opcode: u8 { $($opcodes)* }
+                $($enums)*
+            }
+            structs { $($structs)* }
+        }
+    };
     (
         constants { $($(#[doc = $constant_doc:literal])* $constant:ident: $constant_type:ident = $constant_value:literal;)* }
         enums {

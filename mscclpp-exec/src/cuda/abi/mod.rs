@@ -13,7 +13,7 @@ use mscclpp_core::types::ReduceOp;
 use self::macros::{Constant, Enum, Field, Struct, abi};
 use mscclpp_base::interpret::Space as HostSpace;
 
-abi! {
+mscclpp_core::device_opcodes! { abi! {
     constants {
         /// Maximum number of threads of a block.
         MAX_THREADS: u32 = 1024;
@@ -58,30 +58,6 @@ abi! {
     }
 
     enums {
-        /// What an instruction does.
-        Opcode: u8 {
-            NOP = 0;
-            COPY = 1;
-            PACK = 2;
-            UNPACK = 3;
-            FORWARD = 4;
-            REDUCE = 5;
-            PORT = 6;
-            PORT_FORWARD = 7;
-            /// `REDUCE` where operands may have multicast addresses.
-            SWITCH = 8;
-            /// `FORWARD` where destinations may have a multicast address.
-            SWITCH_FORWARD = 9;
-            SIGNAL = 10;
-            PORT_SIGNAL = 11;
-            WAIT = 12;
-            FLUSH = 13;
-            ACQUIRE = 14;
-            RELEASE = 15;
-            BARRIER = 16;
-            LOOP = 17;
-        }
-
         /// How two elements are combined.
         Reduction: u8 {
             SUM = 0;
@@ -315,7 +291,7 @@ abi! {
             bases: [u64; 2 * INLINE_RANKS as usize],
         }
     }
-}
+} }
 
 /// Hash of everything that is shared, which must be equal on host and device.
 pub(crate) const HASH: u64 = macros::hash(CONSTANTS, ENUMS, STRUCTS);

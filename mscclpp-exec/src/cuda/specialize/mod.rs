@@ -74,6 +74,12 @@ pub enum NotSpecialized {
         /// Maximum number of each.
         most: u32,
     },
+    /// A plan with an operation for which specialized kernels have no code.
+    #[error("specialized kernels do not support `{operation}`")]
+    Unsupported {
+        /// Name of the operation in plans.
+        operation: &'static str,
+    },
     /// The specialized kernel needs more resources of the device than the interpreter.
     #[error("{fit} blocks of the specialized kernel are co-resident on the device, expected {blocks}")]
     NotResident {

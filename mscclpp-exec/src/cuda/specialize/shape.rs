@@ -7,7 +7,7 @@ use mscclpp_core::plan::raw::OpKind;
 use super::super::abi;
 use super::super::tables;
 use super::NotSpecialized;
-use super::write::MAX_OPERANDS;
+use super::write::{MAX_OPERANDS, is_supported};
 use mscclpp_base::interpret::program::{Operand, ResolvedPlan, Space};
 
 /// One operation, as far as it is equal in all blocks of a shape.
@@ -65,7 +65,7 @@ impl Shapes {
     ///
     /// # Errors
     /// [`NotSpecialized::TooLarge`] if there are more operations in all shapes than `most`,
-    /// [`NotSpecialized::TooWide`].
+    /// [`NotSpecialized::TooWide`], [`NotSpecialized::Unsupported`].
     pub(super) fn new(
         program: &ResolvedPlan,
         agents: &[abi::Block],
@@ -79,6 +79,9 @@ impl Shapes {
             let (mut block, ops) = of_block(program, agent, switched);
             if let Some(&Op { srcs, dsts, .. }) = ops.iter().find(|op| op.srcs.max(op.dsts) > MAX_OPERANDS) {
                 return Err(NotSpecialized::TooWide { sources: srcs, destinations: dsts, most: MAX_OPERANDS });
+            }
+            if let Some(op) = ops.iter().find(|op| !is_supported(op.opcode)) {
+                return Err(NotSpecialized::Unsupported { operation: op.kind.name() });
             }
             block.shape = match known.get(&ops) {
                 Some(&shape) => shape,

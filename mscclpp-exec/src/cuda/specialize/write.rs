@@ -220,6 +220,7 @@ impl Writer<'_> {
             Opcode::SWITCH_FORWARD => "forward_by_switch_aligned(launch, ".to_owned(),
             Opcode::PORT => format!("port_aligned<false>(launch, {first}, "),
             Opcode::PORT_FORWARD => format!("port_aligned<true>(launch, {first}, "),
+            // `REDUCE`: `is_supported` holds for no other opcode that is left.
             _ => match (mask(&op.packet_srcs), mask(&op.packet_dsts)) {
                 (0, 0) => format!("reduce_aligned<{combined}>({first}, "),
                 (from, to) => format!("reduce_packets_aligned<{combined}, {from}ull, {to}ull>(launch, {first}, "),
@@ -239,6 +240,12 @@ fn holds(cached: &CachedOperands, ops: &[Op]) -> bool {
 /// Returns the variable of the loop at an operation.
 fn loop_name(at: usize) -> String {
     format!("loop_{at}")
+}
+
+/// Returns whether there is code for an opcode.
+pub(super) fn is_supported(opcode: Opcode) -> bool {
+    let is_other = matches!(opcode, Opcode::NOP | Opcode::BARRIER | Opcode::LOOP | Opcode::PORT | Opcode::PORT_FORWARD);
+    is_other || is_transfer(opcode) || sync_name(opcode).is_some()
 }
 
 /// Returns whether an operation moves or combines data without the host's proxy.
