@@ -3,6 +3,7 @@
 
 mod api;
 mod book;
+mod contributing;
 mod coverage;
 mod crates;
 mod cycles;
