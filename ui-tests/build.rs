@@ -10,7 +10,8 @@ fn main() {
     println!("cargo::rustc-check-cfg=cfg(compiler_of_messages)");
     println!("cargo::rerun-if-changed=build.rs");
     let rustc = std::env::var_os("RUSTC").expect("cargo names the compiler");
-    let output = Command::new(rustc).arg("--version").output().expect("rustc can be asked for its version");
+    let output = Command::new(&rustc).arg("--version").output().expect("rustc can be asked for its version");
+    println!("cargo::rustc-env=COMPILER_OF_MESSAGES={}", rustc.display());
     if String::from_utf8_lossy(&output.stdout).starts_with(COMPILER) {
         println!("cargo::rustc-cfg=compiler_of_messages");
     }
