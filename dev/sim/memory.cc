@@ -30,6 +30,8 @@ struct SimRun {
   uint64_t version;
   /// Number of threads that sleep until what they polled changes.
   uint64_t asleep;
+  /// Number of changes of bytes by kernels.
+  uint64_t changes;
 };
 
 /// Finds the allocation with these bytes; the host remembers an access to what is none.
@@ -80,6 +82,7 @@ void make_progress() {
 /// Bytes of memory changed, or what a block sees of them.
 void changed(const void* at, uint32_t bytes) {
   make_progress();
+  ++run->changes;
   if (run->asleep != 0) sim_wake(run, at, bytes);
 }
 
@@ -102,32 +105,29 @@ bool may_use(const void* at, uint32_t bytes, bool write) {
 }
 
 void write(const Store& store) {
-  std::memcpy(store.at, store.value, store.bytes);
-  changed(store.at, store.bytes);
+  copy(store.at(), store.value + store.first, store.bytes);
+  changed(store.at(), store.bytes);
 }
 
 /// Writes one store of a list, any that no older one to the same bytes precedes.
 template <typename Stores>
 void write_one(BlockMemory& of, Stores& stores) {
   if (stores.empty()) return;
-  const size_t pick = stores.oldest_like(random_below(static_cast<uint32_t>(stores.size())));
-  write(stores[pick]);
-  stores.remove(pick);
+  write(stores.take_one(random_below));
   --of.waiting;
   --run->waiting;
 }
 
 template <typename Stores>
 void write_all(BlockMemory& of, Stores& stores) {
-  for (const Store& store : stores) write(store);
   of.waiting -= stores.size();
   run->waiting -= stores.size();
-  stores.clear();
+  stores.take_all(write);
 }
 
 /// What a thread of a block sees at an address.
 void view(const BlockMemory& block, const ThreadMemory& own, const void* at, void* value, uint32_t bytes) {
-  std::memcpy(value, at, bytes);
+  copy(value, at, bytes);
   block.stores.see(static_cast<const char*>(at), static_cast<unsigned char*>(value), bytes);
   own.stores.see(static_cast<const char*>(at), static_cast<unsigned char*>(value), bytes);
 }
@@ -138,7 +138,7 @@ bool is_unchanged(const BlockMemory& block, const ThreadMemory& own) {
     const SimPoll& poll = own.polls.list[i];
     unsigned char value[16];
     view(block, own, poll.at, value, poll.bytes);
-    if (std::memcmp(value, poll.value, poll.bytes) != 0) return false;
+    if (!are_equal(value, poll.value, poll.bytes)) return false;
   }
   return true;
 }
@@ -153,7 +153,7 @@ void store(void* at, const void* value, uint32_t bytes) {
   ThreadMemory& own = its_memory();
   own.polls.stop();
   if (!run->weak) {
-    std::memcpy(at, value, bytes);
+    copy(at, value, bytes);
     changed(at, bytes);
     return;
   }
@@ -163,11 +163,10 @@ void store(void* at, const void* value, uint32_t bytes) {
     write_all(its_block(), its_block().stores);
     write_one(its_block(), own.stores);
   }
-  Store store = {static_cast<char*>(at), bytes, {}};
-  std::memcpy(store.value, value, bytes);
-  own.stores.add(store);
-  ++its_block().waiting;
-  ++run->waiting;
+  const size_t before = own.stores.size();
+  own.stores.add(static_cast<char*>(at), static_cast<const unsigned char*>(value), bytes);
+  its_block().waiting += own.stores.size() - before;
+  run->waiting += own.stores.size() - before;
 }
 
 void before_release() {
@@ -209,11 +208,11 @@ bool sim_write_one(void* stores) {
 void sim_share_stores() {
   ThreadMemory& own = its_memory();
   own.polls.stop();
-  for (const Store& store : own.stores) {
-    its_block().stores.add(store);
-    changed(store.at, store.bytes);
-  }
-  own.stores.clear();
+  BlockMemory& block = its_block();
+  own.stores.take_all([&block](const Store& store) {
+    block.stores.add(store);
+    changed(store.at(), store.bytes);
+  });
 }
 
 /// Whether a thread of a block that sleeps sees something else than when it polled.
@@ -228,9 +227,10 @@ void sim_yield(bool waiting) {
     return;
   }
   Polls& polls = its_memory().polls;
-  const bool sleeps = polls.is_complete(run->version) && is_unchanged(its_block(), its_memory());
+  const bool sleeps =
+      polls.is_complete(run->version) && (polls.changes == run->changes || is_unchanged(its_block(), its_memory()));
   sim_wait(polls.list, sleeps ? polls.count : 0);
-  polls.begin(run->version);
+  polls.begin(run->version, run->changes);
 }
 
 void sim_load(const void* at, void* value, uint32_t bytes) {
@@ -249,7 +249,7 @@ void sim_load_table(const void* at, void* value, uint32_t bytes) {
     return;
   }
   record(at, bytes, kTableLoad, 0);
-  std::memcpy(value, at, bytes);
+  copy(value, at, bytes);
 }
 
 void sim_use_table() { record(nullptr, 0, kTableUse, 0); }

@@ -44,6 +44,8 @@ pub(crate) struct SimRun {
     pub(crate) version: Cell<u64>,
     /// Number of threads that sleep.
     pub(crate) asleep: Cell<u64>,
+    /// Number of changes of bytes by kernels.
+    _changes: Cell<u64>,
 }
 
 impl SimRun {

@@ -20,9 +20,7 @@ impl Graphs for Simulator {
 
     fn begin_capture(&self, stream: Handle) -> Result<()> {
         self.called("cuStreamBeginCapture")?;
-        if let Some(queue) = self.machine.state().streams.get_mut(&stream.0) {
-            queue.recording = Some(CaptureState::begin(self.machine.options.global_captures));
-        }
+        self.machine.begin_capture(stream.0);
         Ok(())
     }
 

@@ -9,12 +9,14 @@ use crate::alloc::SimulatedMemory;
 use crate::launch::{self, Fault, Finished, Kernel, Turn};
 use crate::threaded::ThreadedKernels;
 
-/// Number of consecutive turns in which kernels wait for other processes, after which the thread that runs them sleeps between turns:
-/// the others may need its core.
+/// Number of consecutive turns in which kernels wait for threads of the host or other processes, after which the thread that runs them
+/// sleeps between turns: the others may need its core.
 const BUSY_TURNS: u32 = 8;
 
-/// How long it sleeps.
-const TURN_INTERVAL: Duration = Duration::from_micros(50);
+/// Returns how long it sleeps after this number of turns: longer the longer it has waited, up to a millisecond.
+fn turn_interval(turns: u32) -> Duration {
+    Duration::from_micros(50) * (turns / 16).clamp(1, 20)
+}
 
 impl SimulatedHost {
     /// Runs kernels until none can begin.
@@ -24,16 +26,15 @@ impl SimulatedHost {
         }
         let mut held = Some(self.memory());
         let mut version = None;
-        let (mut stuck_turns, mut waits_for_others) = (0, false);
+        let (mut stuck_turns, mut waits_for_others) = (0_u32, false);
         launch::run(self.options, seed, |finished, stuck| {
             if finished.is_empty() && version.is_some() {
                 // The host may use memory in between.
                 held = None;
                 stuck_turns = if stuck && waits_for_others { stuck_turns + 1 } else { 0 };
-                if stuck_turns > BUSY_TURNS {
-                    std::thread::sleep(TURN_INTERVAL)
-                } else {
-                    std::thread::yield_now()
+                match stuck_turns {
+                    ..=BUSY_TURNS => std::thread::yield_now(),
+                    _ => std::thread::sleep(turn_interval(stuck_turns)),
                 }
                 held = Some(self.memory());
             }
@@ -53,7 +54,7 @@ impl SimulatedHost {
             // kernel.
             let has_delayed_work = state.has_delayed_work(self.options.one_connection);
             let may_help = state.helped || self.options.others || has_delayed_work;
-            waits_for_others = self.options.others && !has_delayed_work;
+            waits_for_others = (self.options.others || state.helped) && !has_delayed_work;
             // Otherwise their waits end by their timeouts.
             state.stuck = stuck && may_help;
             if ended || state.stuck {
@@ -88,8 +89,8 @@ impl SimulatedHost {
         let mut kernels = Vec::new();
         let unblocked = state.unblocked(self.options.one_connection);
         let State { streams, functions, access, .. } = state;
-        let may_run = |stream: &usize, queue: &Queue| !queue.runs && unblocked.contains(stream);
-        for (&stream, queue) in streams.iter_mut().filter(|(stream, queue)| may_run(stream, queue)) {
+        let may_run = |queue: &Queue| !queue.runs && unblocked.has(queue);
+        for (&stream, queue) in streams.iter_mut().filter(|(_, queue)| may_run(queue)) {
             let Some(Work::Launch(launch)) = queue.work.front() else { continue };
             let Some(&kernel) = functions.get(&launch.function.0) else {
                 let error = error::<()>("cuLaunchKernel", Code::NotFound, "no such kernel");

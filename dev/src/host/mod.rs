@@ -14,8 +14,8 @@ mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -43,6 +43,8 @@ pub(crate) struct SimulatedHost {
     state: Mutex<State>,
     /// Lock that a user of memory holds: threads of kernels, or the host.
     memory: Mutex<SimulatedMemory>,
+    /// Whether a stream may be captured.
+    may_capture: AtomicBool,
     /// Notified when a kernel has finished, and when no thread of any kernel can make progress.
     finished: Condvar,
 }
@@ -87,7 +89,7 @@ impl SimulatedHost {
         let (state, memory, finished) = (Mutex::default(), Mutex::default(), Condvar::new());
         static COUNT: AtomicU64 = AtomicU64::new(1);
         let id = u64::from(std::process::id()) << 32 | COUNT.fetch_add(1, Relaxed);
-        Self { id, options, devices, state, memory, finished }
+        Self { id, options, devices, state, memory, may_capture: AtomicBool::new(false), finished }
     }
 
     /// Returns the identifier of a device.

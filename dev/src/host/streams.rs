@@ -1,6 +1,6 @@
 //! Streams: their work, events, and waits for them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -30,10 +30,32 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// Returns the number of its first work.
+    fn first(&self) -> u64 {
+        self.numbers.front().copied().unwrap_or(u64::MAX)
+    }
+
+    /// Returns the hardware queue that it may share with other streams.
+    fn connection(&self) -> (u32, Option<Priority>) {
+        (self.device, self.priority)
+    }
+
     /// Removes the first work.
     pub(super) fn pop(&mut self) {
         self.work.pop_front();
         self.numbers.pop_front();
+    }
+}
+
+/// The streams whose first work may be executed: of those that share a hardware queue, the one with the work that was enqueued first.
+pub(super) struct Unblocked {
+    /// Number of the first work of each hardware queue; `None` if each stream has one.
+    firsts: Option<BTreeMap<(u32, Option<Priority>), u64>>,
+}
+
+impl Unblocked {
+    pub(super) fn has(&self, queue: &Queue) -> bool {
+        self.firsts.as_ref().is_none_or(|firsts| firsts.get(&queue.connection()) == Some(&queue.first()))
     }
 }
 
@@ -53,18 +75,15 @@ impl Event {
 }
 
 impl State {
-    /// Returns the streams whose first work may be executed: of those that share a hardware queue, the one with the work
-    /// that was enqueued first. `one_connection`: whether streams of a device and priority share one.
-    pub(super) fn unblocked(&self, one_connection: bool) -> BTreeSet<usize> {
-        let first = |queue: &Queue| queue.numbers.front().copied().unwrap_or(u64::MAX);
+    /// Returns which streams' first work may be executed. `one_connection`: whether streams of a device and priority share a hardware
+    /// queue.
+    pub(super) fn unblocked(&self, one_connection: bool) -> Unblocked {
         let mut firsts = BTreeMap::new();
-        for queue in self.streams.values() {
-            let of_connection = firsts.entry((queue.device, queue.priority)).or_insert(u64::MAX);
-            *of_connection = first(queue).min(*of_connection);
+        for queue in self.streams.values().filter(|_| one_connection) {
+            let of_connection = firsts.entry(queue.connection()).or_insert(u64::MAX);
+            *of_connection = queue.first().min(*of_connection);
         }
-        let is_first = |queue: &Queue| first(queue) == firsts[&(queue.device, queue.priority)];
-        let unblocked = self.streams.iter().filter(|(_, queue)| !one_connection || is_first(queue));
-        unblocked.map(|(&stream, _)| stream).collect()
+        Unblocked { firsts: one_connection.then_some(firsts) }
     }
 
     /// Rejects an event that does not exist.

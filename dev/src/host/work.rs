@@ -1,7 +1,5 @@
 //! Work on streams, and the execution of work other than kernels.
 
-use std::collections::BTreeSet;
-
 use mscclpp_exec::cuda::Handle;
 
 use super::{Code, Result, SimulatedHost, State, error};
@@ -50,8 +48,8 @@ impl State {
     /// Returns whether work other than a kernel is first on a stream and is not blocked: a later attempt executes it.
     pub(super) fn has_delayed_work(&self, one_connection: bool) -> bool {
         let unblocked = self.unblocked(one_connection);
-        let mut queues = self.streams.iter().filter(|(stream, _)| unblocked.contains(stream));
-        queues.any(|(_, queue)| match queue.work.front() {
+        let mut queues = self.streams.values().filter(|queue| unblocked.has(queue));
+        queues.any(|queue| match queue.work.front() {
             None | Some(Work::Launch(_)) => false,
             Some(&Work::Wait(event, recorded)) => !self.blocks(event, recorded),
             Some(_) => true,
@@ -67,8 +65,8 @@ impl State {
     /// Returns whether a kernel is first on a stream and is not blocked.
     pub(super) fn has_startable_kernels(&self, one_connection: bool) -> bool {
         let unblocked = self.unblocked(one_connection);
-        let mut queues = self.streams.iter().filter(|(stream, _)| unblocked.contains(stream));
-        queues.any(|(_, queue)| matches!(queue.work.front(), Some(Work::Launch(_))))
+        let mut queues = self.streams.values().filter(|queue| unblocked.has(queue));
+        queues.any(|queue| matches!(queue.work.front(), Some(Work::Launch(_))))
     }
 
     /// Returns whether a kernel is first on a stream.
@@ -86,19 +84,17 @@ impl SimulatedHost {
     /// Executes work that is first on any stream and is no kernel; of delayed work, at random times one on each stream.
     pub(super) fn perform(&self, memory: &SimulatedMemory, state: &mut State) {
         state.turns += 1;
-        let now = |stream: usize| {
-            let mixed =
-                (self.options.seed ^ state.turns).wrapping_add(stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let turns = state.turns;
+        let is_now = |stream: usize| {
+            let mixed = (self.options.seed ^ turns).wrapping_add(stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             !self.options.late || mixed >> 62 == 0
         };
-        let streams_now: BTreeSet<usize> = state.streams.keys().copied().filter(|&stream| now(stream)).collect();
         let one_connection = self.options.one_connection;
         let mut goes_on = true;
         while std::mem::take(&mut goes_on) {
             let unblocked = state.unblocked(one_connection);
             let State { streams, events, .. } = &mut *state;
-            let is_now = |stream: &usize| streams_now.contains(stream) && unblocked.contains(stream);
-            for (_, queue) in streams.iter_mut().filter(|(stream, _)| is_now(stream)) {
+            for (_, queue) in streams.iter_mut().filter(|(stream, queue)| is_now(**stream) && unblocked.has(queue)) {
                 while let Some(first) = queue.work.front() {
                     match *first {
                         Work::Launch(_) => break,

@@ -20,6 +20,9 @@ pub(super) const SLOWNESS: u32 = 100;
 /// happened, since a full run checks some hundred million times.
 const TURNS: u64 = 48;
 
+/// Number of turns of the host between two searches for threads that see what it has changed, while other threads make progress.
+const WAKE_INTERVAL: u64 = 8;
+
 pub(super) struct Block {
     pub(super) stores: *mut c_void,
     /// Variables in shared memory, by name; of the first ones, threads find the places themselves.
@@ -82,6 +85,8 @@ pub(super) struct Grids {
     pub(super) blocked: bool,
     pub(super) asked: u64,
     pub(super) steps: u64,
+    /// Number of turns of the host.
+    turns: u64,
     /// The kernels' clock.
     pub(super) clock: u64,
     /// Time without progress: the last clock reading, and the time counted until then.
@@ -109,6 +114,7 @@ impl Grids {
             blocked: false,
             asked: 0,
             steps: 0,
+            turns: 0,
             clock: 0,
             idle: None,
         }
@@ -260,7 +266,9 @@ impl Grids {
             // What they polled may have been freed.
             self.run.wake_if(|_| true);
         }
-        sees_change |= (idle || turn.may_help) && self.wake_changed();
+        // All sleeping threads are compared, so rarely while others make progress.
+        self.turns += 1;
+        sees_change |= (idle || turn.may_help && self.turns.is_multiple_of(WAKE_INTERVAL)) && self.wake_changed();
         let begins = !turn.more.is_empty();
         turn.more.into_iter().for_each(|kernel| self.begin(kernel));
         if idle && !begins && !sees_change {
