@@ -107,8 +107,7 @@ impl Shared {
         })
     }
 
-    /// Takes the triggers in the queues and publishes the positions that are complete; returns whether there was any
-    /// work.
+    /// Takes the triggers in the queues and publishes the positions that are complete; returns whether there were any.
     fn serve_once(&self, state: &mut State) -> Result<bool, Failure> {
         let mut served = false;
         for number in 0..self.queues.len() {
@@ -134,7 +133,7 @@ impl Shared {
         if let Some(wires) = &mut state.wires {
             served |= wires.progress(state.done)?;
         }
-        Ok(served || !state.pending.is_empty())
+        Ok(served)
     }
 
     /// Takes the triggers in a queue, as long as there is space for those to other nodes; returns whether there were
