@@ -3,6 +3,7 @@
 //! Only the device code is instrumented, so the library is compiled here. The sanitizer is loaded by `LD_PRELOAD`, so
 //! every case is a separate process, which runs this program with the case's name in its environment.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -10,7 +11,9 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::BuiltinAlgorithm;
 use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_dev::{Options, ThreadedKernels, simulator};
 use mscclpp_exec::cuda::{self, Device, Executor};
 use mscclpp_exec::{DataType, Message};
@@ -50,13 +53,9 @@ fn run(case: &str, library: &Path) -> Result<(), Failed> {
     // SAFETY: compiled by `library` below.
     let threaded = Some(unsafe { ThreadedKernels::load(library) }?);
     let device = Device::with_driver(simulator(Options { threads: 4, threaded, bug, ..Options::default() })?);
-    let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-    let machines = [(3, 3), (2, 2), (4, 2), (2, 1)];
-    let &(ranks, node) =
-        machines.iter().find(|machine| algorithm.supports(machine.0, machine.1)).ok_or("no machine")?;
-    // Several thread blocks per peer, and barriers between them, if the algorithm supports that.
-    let arguments = algorithm.arguments([("group", 2)]).or_else(|_| algorithm.arguments([]))?;
-    let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, node), &arguments)?);
+    let plan = plan(name)?;
+    let ranks = plan.ranks.len() as u32;
+    let plan = Plan::new(&plan);
     let options = cuda::Options::default().timeout(Duration::from_secs(120));
     let world = Executor::with_options(&device, ranks, options);
     let types: &[DataType] = if bug.is_some() { &[DataType::F32] } else { &[DataType::F32, DataType::U8] };
@@ -69,7 +68,33 @@ fn run(case: &str, library: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// One trial for each algorithm, and for each bug.
+/// Returns the algorithms whose plans have operations that no earlier algorithm's plan has; all where several seeds are asked for.
+fn cases() -> Vec<&'static str> {
+    let is_all = std::env::var_os("MSCCLPP_SEEDS").is_some();
+    let mut kinds = HashSet::new();
+    let adds_kind = |algorithm: &&BuiltinAlgorithm| {
+        let ops = plan(algorithm.name()).map(|plan| plan.ranks.into_iter().flat_map(|rank| rank.blocks));
+        let ops = ops.into_iter().flatten().flat_map(|block| block.ops);
+        let ops = ops.flat_map(|op| {
+            op.body.iter().flat_map(|body| body.ops.iter()).map(|op| op.kind).chain([op.kind]).collect::<Vec<_>>()
+        });
+        ops.fold(is_all, |adds, kind| kinds.insert(kind) || adds)
+    };
+    algorithms::all().iter().filter(adds_kind).map(|algorithm| algorithm.name()).collect()
+}
+
+/// Returns the plan of an algorithm.
+fn plan(name: &str) -> Result<PlanTree, Failed> {
+    let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+    let machines = [(3, 3), (2, 2), (4, 2), (2, 1)];
+    let &(ranks, node) =
+        machines.iter().find(|machine| algorithm.supports(machine.0, machine.1)).ok_or("no machine")?;
+    // Several thread blocks per peer, and barriers between them, if the algorithm supports that.
+    let arguments = algorithm.arguments([("group", 2)]).or_else(|_| algorithm.arguments([]))?;
+    Ok(algorithm.compile_tree(algorithm.spec(ranks, node), &arguments)?)
+}
+
+/// One trial for each of these algorithms, and for each bug.
 pub(crate) fn tests(no_simulator: Option<&String>) -> Vec<Trial> {
     let reason = match no_simulator {
         Some(reason) => Err(reason.clone()),
@@ -79,8 +104,7 @@ pub(crate) fn tests(no_simulator: Option<&String>) -> Vec<Trial> {
         Ok(()) => println!("threads: under ThreadSanitizer"),
         Err(reason) => println!("threads: ignored: {reason}"),
     }
-    let clean = algorithms::all().iter().map(|algorithm| {
-        let name = algorithm.name();
+    let clean = cases().into_iter().map(|name| {
         Trial::test(format!("threads::{name}"), move || {
             let output = start(name)?;
             match output.status.success() {

@@ -1,7 +1,7 @@
 //! Selection of the tests that run, and of their seeds.
 
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libtest_mimic::Trial;
 use mscclpp_dev::{Options, simulator};
@@ -21,7 +21,9 @@ fn number(name: &str) -> Option<u64> {
 
 /// Options of a seed, from threads that are preempted only at waits to threads that are preempted nearly everywhere.
 fn with_seed(seed: u64) -> Options {
-    Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..Options::default() }
+    // Some plans stall although threads serve their device.
+    let patience = Duration::from_secs(2);
+    Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], patience, ..Options::default() }
 }
 
 /// Returns all tests; those that cannot run on this machine are ignored, and the reason is printed.

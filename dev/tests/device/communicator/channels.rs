@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 use mscclpp_communicator::Communicator;
-use mscclpp_dev::{machine, simulator};
+use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::channels::{
     ChannelError, ChannelOptions, Channels, DeviceBarrier, DeviceMemoryChannel, DevicePortChannel, DeviceSwitchChannel,
 };
@@ -152,7 +152,11 @@ fn sums(
 
 /// Runs ranks on devices of one host, whose images are cached.
 pub(super) fn on_devices(seed: u64, ranks: u32, devices: u32, run: impl Rank) -> Result<(), Failed> {
-    let all: Result<Vec<Device>, String> = machine(machine_options(seed, 0, false), devices.max(2))
+    on_machine(machine_options(seed, 0, false), ranks, devices, run)
+}
+
+fn on_machine(options: Options, ranks: u32, devices: u32, run: impl Rank) -> Result<(), Failed> {
+    let all: Result<Vec<Device>, String> = machine(options, devices.max(2))
         .map(|all| all.into_iter().map(|driver| Device::with_cache(driver, Cache::at(CACHE))).collect());
     let device = |rank: u32| Ok(all.clone()?[(rank % devices) as usize].clone());
     in_threads(ranks, group_options(120), device, run).into_iter().collect()
@@ -169,7 +173,8 @@ pub(super) fn on_separate_hosts(seed: u64) -> Result<(), Failed> {
 }
 
 pub(super) fn wait_without_signal_is_reported(seed: u64) -> Result<(), Failed> {
-    on_devices(seed, 2, 2, |comm, device| {
+    let of_machine = Options { patience: Duration::from_secs(2), ..machine_options(seed, 0, false) };
+    on_machine(of_machine, 2, 2, |comm, device| {
         let comm = &comm.with_timeout(Duration::from_millis(200));
         let stream = device.stream()?;
         let module = module(device)?;

@@ -70,7 +70,7 @@ pub(super) fn failed_waits_end_uses_of_memory(seed: u64) -> Result<(), Failed> {
         for nth in 1..=12 {
             let device = |rank: u32| {
                 let failing = (rank == 0).then_some((call, nth));
-                let patience = Duration::from_secs(4);
+                let patience = Duration::from_secs(2);
                 Ok(Device::with_driver(simulator(Options { failing, patience, ..machine_options(seed, rank, false) })?))
             };
             let begun = Instant::now();
@@ -83,7 +83,7 @@ pub(super) fn failed_waits_end_uses_of_memory(seed: u64) -> Result<(), Failed> {
                     made = made.and_then(|()| comm.on(&stream).synchronize());
                 }
                 // Transfers that a thread makes are complete, or have failed.
-                let is_over = || comm.is_idle().map(|is_idle| is_idle || begun.elapsed() > Duration::from_secs(3));
+                let is_over = || comm.is_idle().map(|is_idle| is_idle || begun.elapsed() > Duration::from_secs(1));
                 let after = loop {
                     match is_over() {
                         Ok(false) => std::thread::yield_now(),

@@ -90,9 +90,9 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
         // Long enough for the news to arrive before the data.
         time_per_copy: Duration::from_millis(if role.starts_with("news_") && rank == 2 { 50 } else { 0 }),
         patience: Duration::from_secs(match role {
-            "stalled" => 5,
+            "stalled" => 2,
             // One of the ranks has no proxy that would receive the error.
-            _ if role.starts_with("news_") => 20,
+            _ if role.starts_with("news_") => 5,
             _ => 120,
         }),
         ..machine_options(player.seed, rank, false)

@@ -252,7 +252,7 @@ fn stalled_launch_makes_executor_unusable(seed: u64) -> Result<(), Failed> {
     let tree = stalls::without("allreduce_ring", 2, 1, OpKind::Signal)?;
     let (broken, right) = (Plan::new(&tree), shipped("allreduce_ring", 2)?);
     let message = Message::new(DataType::F32, 100).any_size();
-    let machine = |rank| Options { patience: Duration::from_secs(5), ..machine_options(seed, rank, false) };
+    let machine = |rank| Options { patience: Duration::from_secs(2), ..machine_options(seed, rank, false) };
     let options = cuda::Options::default().timeout(Duration::from_millis(1));
     let results = each_in_a_thread(2, machine, options, |world, _, _| {
         let mut run = world.prepare(&broken, message)?;

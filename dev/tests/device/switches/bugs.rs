@@ -1,5 +1,7 @@
 //! Detection of bugs that are injected in code that only switch channels use.
 
+use std::time::Duration;
+
 use libtest_mimic::Failed;
 use mscclpp_dev::Options;
 use mscclpp_exec::verify::Verifier;
@@ -12,7 +14,8 @@ use crate::seeds::some_seed_finds;
 /// Checks that some seed reveals a bug.
 pub(super) fn is_found(bug: &'static str) -> Result<(), Failed> {
     some_seed_finds(bug, |seed| {
-        let machine_options = Options { bug: Some(bug), ..options(seed, counts()) };
+        let patience = Duration::from_secs(2);
+        let machine_options = Options { bug: Some(bug), patience, ..options(seed, counts()) };
         let asked = cuda::Options::default().in_switch_float_sums(true);
         let world = world_on(&[0, 1, 2], machine_options, asked)?;
         for name in ALGORITHMS {
