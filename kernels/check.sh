@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Compiles the kernels for all supported devices and checks the result: registers, stack and spills, which it compares with
-# `resources.txt`, and the instructions that order memory. Needs nvcc 13.0.88 and cuobjdump, or Python to install their wheels.
+# Compiles the kernels and checks the result: registers, stack and spills, which it compares with `resources.txt`, and the instructions
+# that order memory. Needs nvcc 13.0.88 and cuobjdump, or Python to install their wheels.
 #
-#   kernels/check.sh            checks; without a compiler it prints that it skipped and succeeds. Rebuilds a seventh of prebuilt/,
-#                               a different one each day, and compares it byte by byte
+#   kernels/check.sh            checks the machine code for sm_90, which is that of prebuilt/; for other devices, the kernels and
+#                               specialized ones are compiled as at run time. Without a compiler it prints that it skipped and succeeds.
+#                               Rebuilds a seventh of prebuilt/, a different one each day, and compares it byte by byte
 #   kernels/check.sh --bless    rewrites resources.txt
-#   kernels/check.sh --full     checks all types, rebuilds all of prebuilt/, and compiles specialized kernels of all built-in plans
+#   kernels/check.sh --full     checks all types for all devices, rebuilds all of prebuilt/, and compiles specialized kernels of all
+#                               built-in plans
 set -euo pipefail
 cd "$(dirname "$0")"
 target="${CARGO_TARGET_DIR:-$PWD/../target}"
@@ -29,35 +31,46 @@ fi
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 
-# Registers and stack of the kernel and the functions that it calls, and bytes that any of them spills.
-resources() { # of the types that are read, for every device
-    while read -r name element accumulator; do
-        for arch in sm_80 sm_90 sm_100; do
-            nvcc -std=c++17 -I. -fmad=false -arch="$arch" -cubin -Xptxas -v -DMSCCLPP_T="$element" -DMSCCLPP_A="$accumulator" \
-                -o "$work/$name.$arch.cubin" executor.cu 2>"$work/log"
-            awk -v what="$arch $name" '
-                /Compiling entry function/ { ours = $0 ~ /mscclpp_execute/ }
-                ours && /bytes stack frame/ { spilled += $5 + $9 }
-                ours && /Used [0-9]+ registers/ {
-                    for (i = 1; i <= NF; ++i) {
-                        if ($i == "registers,") registers = $(i - 1)
-                        if ($i == "cumulative") stack = $(i - 2)
-                    }
-                }
-                END { printf "%-16s %3d registers, %4d bytes of stack, %4d spilled\n", what, registers, stack, spilled }' "$work/log"
-        done
-    done
+archs=(sm_90)
+case "${1:-}" in --full | --bless) archs=(sm_80 sm_90 sm_100) ;; esac
+
+# Calls a function with the words of each line, several lines at once.
+in_parallel() { # FUNCTION
+    xargs -P "$(nproc)" -L 1 bash -euo pipefail -c "$1"' "$@"' "$1"
 }
+export work
 
 # The types that are checked each time: bytes, and elements combined in a wider type, need most registers.
 pattern='^(f32|bf16|bf16_f32|u8) '
 [ "${1:-}" != --full ] || pattern=.
-grep -E "$pattern" types | resources | tee "$work/resources.txt"
+grep -E "$pattern" types >"$work/checked"
+compile() { # NAME ELEMENT ACCUMULATOR ARCH
+    nvcc -std=c++17 -I. -fmad=false -arch="$4" -cubin -Xptxas -v -DMSCCLPP_T="$2" -DMSCCLPP_A="$3" \
+        -o "$work/$1.$4.cubin" executor.cu 2>"$work/$1.$4.log" || { cat "$work/$1.$4.log" >&2; exit 255; }
+}
+export -f compile
+for arch in "${archs[@]}"; do sed "s/\$/ $arch/" "$work/checked"; done | in_parallel compile
+
+# Registers and stack of the kernel and the functions that it calls, and bytes that any of them spills.
+while read -r name _; do
+    for arch in "${archs[@]}"; do
+        awk -v what="$arch $name" '
+            /Compiling entry function/ { ours = $0 ~ /mscclpp_execute/ }
+            ours && /bytes stack frame/ { spilled += $5 + $9 }
+            ours && /Used [0-9]+ registers/ {
+                for (i = 1; i <= NF; ++i) {
+                    if ($i == "registers,") registers = $(i - 1)
+                    if ($i == "cumulative") stack = $(i - 2)
+                }
+            }
+            END { printf "%-16s %3d registers, %4d bytes of stack, %4d spilled\n", what, registers, stack, spilled }' "$work/$name.$arch.log"
+    done
+done <"$work/checked" | tee "$work/resources.txt"
 if [ "${1:-}" = --bless ]; then
     cp "$work/resources.txt" resources.txt
 fi
 if [ "${1:-}" != --full ]; then
-    diff -u resources.txt "$work/resources.txt" ||
+    grep -E "^($(IFS='|' && echo "${archs[*]}")) " resources.txt | diff -u - "$work/resources.txt" ||
         { echo "resources have changed: check whether that is intended, then use --bless"; exit 1; }
 fi
 # A multiprocessor has 65 536 registers, for 1 024 threads, or for 512 that combine in a wider type.
@@ -67,7 +80,7 @@ awk '$3 > ($2 ~ /_f/ ? 128 : 64) { print "too many registers: " $0; bad = 1 }
 
 # A signal releases (a fence, then an addition), a wait acquires (a strong load, then an invalidation of caches), packets
 # are moved as a whole.
-for arch in sm_80 sm_90 sm_100; do
+for arch in "${archs[@]}"; do
     cuobjdump -sass "$work/f32.$arch.cubin" >"$work/sass"
     for instruction in 'MEMBAR\.[A-Z.]*GPU' 'RED[G.E]*\.ADD\.64\.STRONG\.GPU' 'RED[G.E]*\.ADD\.64\.STRONG\.SYS' \
         'LDG[.E]*\.64\.STRONG\.GPU' 'CCTL\.IVALL' 'STG[.E]*\.128\.STRONG\.SYS' 'LDG[.E]*\.128\.STRONG\.SYS'; do
@@ -84,7 +97,7 @@ flying() { # CUBIN LOAD EXPECTED NAME
     printf '%-6s %4d loads in flight: %s\n' "$arch" "$count" "$4"
     [ "$count" -ge "$3" ] || { echo "expected at least $3"; exit 1; }
 }
-alone() { # NAME CALL; prints the kernel's file
+alone() { # NAME CALL
     cat >"$work/$1.cu" <<EOF
 #include "specialized.h"
 using Arith = mscclpp::Arithmetic<float, float>;
@@ -95,27 +108,30 @@ KERNEL(mscclpp::kMaxThreads) alone(KERNEL_PARAM mscclpp::LaunchParams launch) {
   finish_launch(launch);
 }
 EOF
-    nvcc -std=c++17 -I. -fmad=false -arch="$arch" -cubin -Xptxas -v -o "$work/$1.cubin" "$work/$1.cu" 2>"$work/log"
-    grep -q 'Used' "$work/log" && ! grep -E '[1-9][0-9]* bytes (stack|spill)' "$work/log"
-    echo "$work/$1.cubin"
 }
+compile_alone() { # NAME ARCH
+    local log=$work/$1.$2.log
+    nvcc -std=c++17 -I. -fmad=false -arch="$2" -cubin -Xptxas -v -o "$work/$1.$2.cubin" "$work/$1.cu" 2>"$log" || { cat "$log" >&2; exit 255; }
+    grep -q 'Used' "$log" && ! grep -E '[1-9][0-9]* bytes (stack|spill)' "$log"
+}
+export -f compile_alone
 vector='LDG[.A-Z0-9]*[.]NA[.A-Z0-9]*128 ' packet='LDG[.A-Z0-9]*128[.]STRONG'
 range='byte_range(launch, 1, 0, 1)'
-for arch in sm_80 sm_90 sm_100; do
+for to in 1 8; do alone reduce_$to "reduce_aligned<Arith, Reduction::kSum, 8, $to>(0, $range)"; done
+alone packets "reduce_packets_aligned<Arith, Reduction::kSum, 8, 1, 254ull, 0ull>(launch, 0, $range)"
+for arch in "${archs[@]}"; do printf '%s\n' "reduce_1 $arch" "reduce_8 $arch" "packets $arch"; done | in_parallel compile_alone
+for arch in "${archs[@]}"; do
     for type in f32 bf16; do
         flying "$work/$type.$arch.cubin" "$vector" 8 "sources of $type, interpreter"
         flying "$work/$type.$arch.cubin" "$packet" 4 "packets of $type, interpreter"
     done
-    for to in 1 8; do
-        cubin="$(alone "reduce_$to" "reduce_aligned<Arith, Reduction::kSum, 8, $to>(0, $range)")"
-        flying "$cubin" "$vector" 8 "8 sources into $to, specialized"
-    done
-    cubin="$(alone packets "reduce_packets_aligned<Arith, Reduction::kSum, 8, 1, 254ull, 0ull>(launch, 0, $range)")"
-    flying "$cubin" "$packet" 7 "packets of 7 peers, specialized"
+    for to in 1 8; do flying "$work/reduce_$to.$arch.cubin" "$vector" 8 "8 sources into $to, specialized"; done
+    flying "$work/packets.$arch.cubin" "$packet" 7 "packets of 7 peers, specialized"
 done
 
 # Switch channels: stores at all members (with packets the strong ones of 16 bytes above), loads that add.
-for arch in sm_90 sm_100; do
+for arch in "${archs[@]}"; do
+    [ "$arch" != sm_80 ] || continue
     for type in f32:F32x4 bf16:BF16x8; do
         count="$(cuobjdump -sass "$work/${type%:*}.$arch.cubin" |
             grep -cE "LDGMC[A-Z0-9.]*ADD\.${type#*:}\.[A-Z.]*STRONG\.SYS" || true)"
@@ -125,9 +141,11 @@ for arch in sm_90 sm_100; do
 done
 
 # Every source compiles alone.
-for source in *.cu ../dev/benches/cuda/*.cu ../examples/cuda/*.cu; do
-    nvcc -std=c++17 -I. -c -o "$work/alone.o" "$source"
-done
+compile_source() { # FILE
+    nvcc -std=c++17 -I. -c -o "$work/$(basename "$1").o" "$1"
+}
+export -f compile_source
+printf '%s\n' *.cu ../dev/benches/cuda/*.cu ../examples/cuda/*.cu | in_parallel compile_source
 
 if [ "${1:-}" = --full ]; then
     ./build.sh "$work/prebuilt"
