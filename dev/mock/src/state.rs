@@ -55,6 +55,8 @@ struct Environment {
     others: bool,
     /// `MSCCLPP_MOCK_LEFT`: number of objects that other libraries leave, as [`Options::left`].
     left: u32,
+    /// `MSCCLPP_MOCK_PATIENCE`: seconds without progress after which kernels count as stalled, as [`Options::patience`].
+    patience: Option<u32>,
 }
 
 fn environment() -> &'static Environment {
@@ -69,6 +71,7 @@ fn environment() -> &'static Environment {
             driver: number("MSCCLPP_MOCK_DRIVER").unwrap_or(13_000),
             others: std::env::var_os("MSCCLPP_MOCK_OTHERS").is_some(),
             left: number("MSCCLPP_MOCK_LEFT").unwrap_or(0),
+            patience: number("MSCCLPP_MOCK_PATIENCE"),
         }
     })
 }
@@ -86,7 +89,8 @@ pub(crate) fn version() -> u32 {
 impl Default for Device {
     /// Returns a device whose options were not set.
     fn default() -> Self {
-        let Environment { devices, multicast, peers, fabric, others, left, .. } = *environment();
+        let Environment { devices, multicast, peers, fabric, others, left, patience, .. } = *environment();
+        let patience = patience.map(|seconds| std::time::Duration::from_secs(seconds.into()));
         Self {
             options: Options {
                 others,
@@ -95,6 +99,7 @@ impl Default for Device {
                 fabric,
                 starts_at_launch: devices.is_some(),
                 left: left as usize,
+                patience: patience.unwrap_or(Options::default().patience),
                 ..Options::default()
             },
             machine: (0, devices.unwrap_or(0)),

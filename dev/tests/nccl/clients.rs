@@ -172,6 +172,13 @@ impl Drop for Rank {
 /// For clients whose ranks call in orders in which the first transfer of a size waits on the host in vain.
 pub(crate) const SHORT_WAIT: (&str, &str) = ("MSCCLPP_FIRST_TRANSFER_WAIT", "0.02");
 
+/// Lets waits end soon after a timeout of 3 seconds, also on a device.
+pub(crate) const SHORT_TIMEOUT: [(&str, &str); 3] =
+    [("MSCCLPP_TIMEOUT", "3"), ("MSCCLPP_HEARTBEAT_TIMEOUT", "20"), SHORT_PATIENCE];
+
+/// Kernels that wait for other processes are known to wait in vain after 2 seconds.
+pub(crate) const SHORT_PATIENCE: (&str, &str) = ("MSCCLPP_MOCK_PATIENCE", "2");
+
 /// Runs a client as `ranks` processes and returns what they printed.
 pub(crate) fn run(
     name: &str,

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::clients::{SHORT_WAIT, Test, all_ok, run, text};
+use crate::clients::{SHORT_TIMEOUT, SHORT_WAIT, Test, all_ok, run, text};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -46,7 +46,7 @@ fn different_lengths() -> Result<(), String> {
 
 /// Some ranks learn of a failure, and their streams continue.
 fn failure(name: &str, ranks: &[usize], code: u32) -> Result<(), String> {
-    let variables = [("MSCCLPP_TIMEOUT", "3"), ("MSCCLPP_HEARTBEAT_TIMEOUT", "20"), SHORT_WAIT];
+    let variables = [&SHORT_TIMEOUT[..], &[SHORT_WAIT]].concat();
     reports(&run("exchanges", 2, &[name], &variables)?, ranks, code)
 }
 

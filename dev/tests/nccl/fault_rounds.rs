@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 use std::sync::Mutex;
 
-use crate::clients::{Test, ran, run, text};
+use crate::clients::{SHORT_PATIENCE, Test, ran, run, text};
 use crate::rounds;
 
 /// Number of concurrent rounds: most of them spend most of their time waiting.
@@ -95,6 +95,7 @@ impl Round {
         let variables = [
             ("MSCCLPP_TIMEOUT", if waits { "4" } else { "60" }),
             ("MSCCLPP_HEARTBEAT_TIMEOUT", if stops { "10" } else { "60" }),
+            if waits { SHORT_PATIENCE } else { ("MSCCLPP_MOCK_PATIENCE", "10") },
         ];
         let outputs = run("fault_round", self.ranks as usize, &arguments, &variables)?;
         let mut causes = Vec::new();

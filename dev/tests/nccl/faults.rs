@@ -1,6 +1,6 @@
 //! What ranks learn of a failure: NCCL's code, and a text with the same root cause on all of them.
 
-use crate::clients::{Test, ran, run, text};
+use crate::clients::{SHORT_TIMEOUT, Test, ran, run, text};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -28,8 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Runs a fault among three ranks. `silent`: ranks that do not report it.
 fn fault(name: &str, silent: &[usize], code: u32, cause: &str) -> Result<(), String> {
-    let variables = [("MSCCLPP_TIMEOUT", "3"), ("MSCCLPP_HEARTBEAT_TIMEOUT", "20")];
-    let outputs = run("faults", 3, &[name], &variables)?;
+    let outputs = run("faults", 3, &[name], &SHORT_TIMEOUT)?;
     let mut roots = Vec::new();
     for (rank, output) in outputs.iter().enumerate() {
         if name == "kill" && rank == 1 || name == "groups" && rank == 2 {

@@ -9,7 +9,7 @@ use mscclpp_core::plan::Format;
 use mscclpp_exec::DataType;
 use mscclpp_select::{Backend, Registry, Request};
 
-use crate::clients::{Test, compile, libraries, ran, run, text};
+use crate::clients::{SHORT_TIMEOUT, Test, compile, libraries, ran, run, text};
 
 const LIBRARY: &str = "MSCCLPP_NCCL_LIB_PATH";
 const FORCED: &str = "MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION";
@@ -334,13 +334,8 @@ fn nothing_forwarded() -> Result<(), String> {
     for (client, ranks, arguments) in
         [("one_process", 1, &[][..]), ("collectives", 3, &[]), ("faults", 3, &["shrink"]), ("faults", 3, &["abort"])]
     {
-        let variables = [
-            (LIBRARY, &*path),
-            ("STANDIN_LOG", &*log),
-            ("STANDIN_VERSION", "23203"),
-            ("MSCCLPP_TIMEOUT", "3"),
-            ("MSCCLPP_HEARTBEAT_TIMEOUT", "20"),
-        ];
+        let of_standin = [(LIBRARY, &*path), ("STANDIN_LOG", &*log), ("STANDIN_VERSION", "23203")];
+        let variables = [&of_standin[..], &SHORT_TIMEOUT].concat();
         ran(&run(client, ranks, arguments, &variables)?)?;
         let calls = fs::read_to_string(format!("{log}.0")).map_err(|error| error.to_string())?;
         let inits = calls.matches("ncclCommInitRank ").count();

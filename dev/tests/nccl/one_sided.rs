@@ -1,6 +1,6 @@
 //! One-sided calls, and addresses of windows.
 
-use crate::clients::{Test, all_ok, run};
+use crate::clients::{SHORT_TIMEOUT, Test, all_ok, run};
 use crate::exchanges::reports;
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -11,8 +11,7 @@ pub(crate) fn tests() -> Vec<Test> {
             one_sided(2, &[("MSCCLPP_MOCK_MULTICAST", "8")])
         }),
         ("wait_for_signals_of_a_rank_that_is_lost_ends", || {
-            let variables = [("MSCCLPP_TIMEOUT", "3"), ("MSCCLPP_HEARTBEAT_TIMEOUT", "20")];
-            reports(&run("one_sided", 2, &["lost"], &variables)?, &[0], 6)
+            reports(&run("one_sided", 2, &["lost"], &SHORT_TIMEOUT)?, &[0], 6)
         }),
     ]
 }

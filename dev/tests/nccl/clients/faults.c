@@ -14,13 +14,19 @@ static const char* last_error(ncclComm_t comm) {
   return ((const char* (*)(ncclComm_t))find(nccl_library, "ncclGetLastError"))(comm);
 }
 
-/// Waits for the communicator's failure and prints it.
-static int report(ncclComm_t comm) {
+/// Waits for the communicator's failure.
+static int failure(ncclComm_t comm) {
   int code = 0;
   for (double begin = now(); !code; usleep(1000)) {
     OK(ncclCommGetAsyncError, (ncclComm_t, int*), comm, &code);
     if (now() - begin > 60) FAIL("rank %d: no failure after 60 s", rank);
   }
+  return code;
+}
+
+/// Waits for the communicator's failure and prints it.
+static int report(ncclComm_t comm) {
+  int code = failure(comm);
   printf("rank %d: code %d: %s\n", rank, code, last_error(comm));
   return code;
 }
@@ -109,7 +115,7 @@ int main(int argc, char** argv) {
   int32_t* buffer = device_memory(4 * n);
   fill(buffer, rank, n, stream);
   if (!strcmp(fault, "abandon")) return abandon(comm, buffer, n, stream);
-  if (!strcmp(fault, "first") && rank == 1) sleep(20);
+  if (!strcmp(fault, "first") && rank == 1) failure(comm);
   int code = NCCL(ncclAllReduce, REDUCTION, buffer, buffer, n, kInt32, kSum, comm, stream);
   if (!strcmp(fault, "first")) {
     synchronize(stream);
@@ -123,7 +129,7 @@ int main(int argc, char** argv) {
   if (!strcmp(fault, "groups")) return groups(comm, stream);
   if (!strcmp(fault, "kill") && rank == 1) raise(SIGKILL);
   if (!strcmp(fault, "stop") && rank == 1) raise(SIGSTOP);
-  if (!strcmp(fault, "late") && rank == 1) sleep(20);
+  if (!strcmp(fault, "late") && rank == 1) failure(comm);
   if (!strcmp(fault, "exit") && rank == 1) return 0;
   if (!strncmp(fault, "destroy", 7)) {
     if (rank == 1) {
