@@ -1,12 +1,9 @@
 //! Every reference plan can be read, and is written as the same JSON value, through the tree and through the image.
 
-use std::collections::BTreeSet;
-
 use mscclpp_core::export::for_reference;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::diff::diff;
-use mscclpp_core::plan::json::{ReadOptions, Style, read, read_rank, write};
-use mscclpp_core::plan::raw::RankPlan;
+use mscclpp_core::plan::json::{ReadOptions, Style, read, write};
 use serde_json::Value;
 
 /// File name, text and index entry of every reference plan.
@@ -46,24 +43,6 @@ fn reference_plans_round_trip_through_images() {
         assert_eq!(plan.tree(), tree, "{slug}");
         let read = Plan::from_bytes(plan.image().to_vec()).unwrap_or_else(|error| panic!("{slug}: {error}"));
         assert_eq!(read.tree(), tree, "{slug}");
-    }
-}
-
-#[test]
-#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn one_rank_is_read_as_in_the_whole_plan() {
-    for (slug, text, _) in plans() {
-        let (mut whole, _) = read(&text, ReadOptions::default()).unwrap();
-        let ranks = std::mem::take(&mut whole.ranks);
-        for rank in BTreeSet::from([0, ranks.len() / 2, ranks.len() - 1]) {
-            let mut one = read_rank(&text, rank as u32).unwrap();
-            assert_eq!(one.ranks.len(), ranks.len(), "{slug}");
-            for (other, found) in std::mem::take(&mut one.ranks).iter().enumerate() {
-                let expected = if other == rank { &ranks[rank] } else { &RankPlan::default() };
-                assert_eq!(found, expected, "{slug} rank {rank}");
-            }
-            assert_eq!(one, whole, "{slug} rank {rank}");
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
-use mscclpp_core::plan::json::{ReadOptions, Style, read, read_rank, write};
+use mscclpp_core::plan::json::{ReadOptions, Style, read, write};
 use mscclpp_core::plan::text::{parse, print};
 use mscclpp_core::plan::{
     Plan,
@@ -141,12 +141,10 @@ fn benches(c: &mut Criterion) {
     let mut group = c.benchmark_group("json");
     for (name, tree) in &plans {
         let text = write(tree, Style::Compact);
-        let rank = tree.ranks.len() as u32 / 2;
         group.throughput(Throughput::Bytes(text.len() as u64));
         group.bench_function(BenchmarkId::new("general", name), |b| {
             b.iter(|| serde_json::from_str::<serde_json::Value>(black_box(&text)));
         });
-        group.bench_function(BenchmarkId::new("own_rank", name), |b| b.iter(|| read_rank(black_box(&text), rank)));
         group.bench_function(BenchmarkId::new("all_ranks", name), |b| {
             b.iter(|| read(black_box(&text), ReadOptions::default()));
         });

@@ -29,8 +29,6 @@ pub(super) struct ReadState<'t> {
     warnings: Vec<Diagnostic>,
     /// The rank being read.
     pub(super) rank: u32,
-    /// Number of the first element of `gpus` in a text that holds one rank only.
-    pub(super) first_rank: usize,
     /// The thread block being read.
     pub(super) block: usize,
     /// The buffers that operations of the rank being read expect of switch channels.
@@ -57,7 +55,6 @@ impl<'t> ReadState<'t> {
             errors: Vec::new(),
             warnings: Vec::new(),
             rank: 0,
-            first_rank: 0,
             block: 0,
             switch_buffers: Vec::new(),
             in_pipeline: false,

@@ -9,9 +9,7 @@ mod expectations;
 mod lexer;
 mod names;
 mod ops;
-mod own_rank;
 mod read;
-mod scan;
 mod tables;
 mod value;
 mod write;
@@ -60,7 +58,7 @@ pub enum Style {
 /// of range, or inconsistent with another one. All errors of a file are reported at once, at most 64, each with the
 /// path of its value.
 pub fn read(text: &str, options: ReadOptions) -> Result<(PlanTree, Vec<Diagnostic>), Diagnostics> {
-    read::read(without_mark(text), options, read::Part::Whole)
+    read::read(without_mark(text), options)
 }
 
 /// Reads a plan file from bytes, as [`read`] does.
@@ -74,17 +72,6 @@ pub fn read_bytes(bytes: &[u8], options: ReadOptions) -> Result<(PlanTree, Vec<D
         Diagnostic::new(Code::NotJson, Site::None, message)
     })?;
     read(text, options)
-}
-
-/// Reads the part of a plan file that one rank needs, at the speed of skipping the rest.
-///
-/// The tree has all ranks, but the others are empty, and mistakes in their parts are not reported. Otherwise the tree
-/// equals that of [`read`]; warnings are dropped.
-///
-/// # Errors
-/// The errors of [`read`] for the rank's part and the top level; a rank that the plan does not have.
-pub fn read_rank(text: &str, rank: u32) -> Result<PlanTree, Diagnostics> {
-    own_rank::read(without_mark(text), rank)
 }
 
 /// Writes a plan file.

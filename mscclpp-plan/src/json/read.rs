@@ -14,29 +14,12 @@ use crate::origin::Origins;
 use crate::types::Protocol;
 use crate::{PlanTree, RankPlan};
 
-/// The ranks that a text holds.
-#[derive(Clone, Copy)]
-pub(super) enum Part {
-    /// All of them.
-    Whole,
-    /// Only one, as [`own_rank`](super::own_rank) cuts it out.
-    Rank {
-        /// Its number.
-        rank: u32,
-        /// Number of ranks of the plan.
-        of: u32,
-    },
-}
-
 /// Reads a text.
-pub(super) fn read(text: &str, options: ReadOptions, part: Part) -> Result<(PlanTree, Vec<Diagnostic>), Diagnostics> {
+pub(super) fn read(text: &str, options: ReadOptions) -> Result<(PlanTree, Vec<Diagnostic>), Diagnostics> {
     let mut context = ReadState::new(text, options.strict);
-    if let Part::Rank { rank, .. } = part {
-        context.first_rank = rank as usize;
-    }
     let mut file = File::fallback();
     match context.read(&mut file).and_then(|()| context.json.end()) {
-        Ok(()) => context.finish(file.build(part)),
+        Ok(()) => context.finish(file.build()),
         Err(Stop) => Err(context.not_json()),
     }
 }
@@ -155,7 +138,7 @@ impl Read for Ranks {
     }
 
     fn read_array(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
-        cx.elements(cx.first_rank, &mut self.0)?;
+        cx.elements(&mut self.0)?;
         if self.0.is_empty() {
             cx.error(Code::WrongType, "expected at least one rank, found none");
         }
@@ -164,12 +147,9 @@ impl Read for Ranks {
 }
 
 impl File {
-    fn build(self, part: Part) -> PlanTree {
+    fn build(self) -> PlanTree {
         let ranks = self.ranks.0;
-        let number = match part {
-            Part::Whole => ranks.len() as u32,
-            Part::Rank { of, .. } => of,
-        };
+        let number = ranks.len() as u32;
         let counts = ranks.first().map_or((0, 0), |rank| (rank.input_chunks, rank.output_chunks));
         let collective = chunking::collective(&self.collective, counts, number);
         PlanTree {
@@ -191,11 +171,7 @@ impl File {
             ranks_per_node: self.ranks_per_node.unwrap_or(number),
             tags: self.tags,
             ranks,
-            expectations: match part {
-                Part::Whole => self.expectations.into_iter().map(RawExpectation::build).collect(),
-                // They mention ranks that are not present.
-                Part::Rank { .. } => Vec::new(),
-            },
+            expectations: self.expectations.into_iter().map(RawExpectation::build).collect(),
             origins: Origins::default(),
         }
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{ReadOptions, Style, read, read_bytes, read_rank, write};
+use super::{ReadOptions, Style, read, read_bytes, write};
 use crate::arbitrary::tree;
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostics, Site};
@@ -79,16 +79,6 @@ fn writable_op(op: &mut Op, outside: bool) {
     }
 }
 
-fn own_rank(mut tree: PlanTree, rank: usize) -> PlanTree {
-    tree.expectations.clear();
-    for (other, plan) in tree.ranks.iter_mut().enumerate() {
-        if other != rank {
-            *plan = RankPlan::default();
-        }
-    }
-    tree
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
@@ -99,14 +89,10 @@ proptest! {
             let (read, warnings) = read(&text, ReadOptions { strict: true }).unwrap();
             prop_assert_eq!(&read, &tree);
             prop_assert_eq!(warnings, vec![]);
-            for rank in 0..tree.ranks.len() {
-                prop_assert_eq!(read_rank(&text, rank as u32).unwrap(), own_rank(tree.clone(), rank));
-            }
-            prop_assert!(read_rank(&text, tree.ranks.len() as u32).is_err());
         }
     }
 
-    /// Damaged files are errors or other plans, never a panic; the reader of one rank agrees with the one of all.
+    /// Damaged files are errors or other plans, never a panic.
     #[test]
     fn damaged_files_do_no_harm(
         tree in tree().prop_map(writable),
@@ -142,10 +128,6 @@ proptest! {
                 error.message.contains("expected a number") || error.message.contains("expected a string")
             };
             prop_assert!(is_json == ours.is_none() || is_json && ours.is_some_and(unread), "{:?}", ours);
-            let one = read_rank(text, 0);
-            if let (Ok((tree, _)), Ok(one)) = (whole, one) {
-                prop_assert_eq!(one, own_rank(tree, 0));
-            }
         }
     }
 }
@@ -298,7 +280,6 @@ fn text_that_is_not_json_is_located() {
     for cut in 0..PLAN.len() {
         let errors = read(&PLAN[..cut], ReadOptions::default()).unwrap_err();
         assert!(found(&errors).iter().any(|(code, _)| *code == Code::NotJson), "{cut}");
-        assert!(read_rank(&PLAN[..cut], 1).is_err());
     }
     let message =
         |text: &[u8]| read_bytes(text, ReadOptions::default()).unwrap_err().iter().next().unwrap().message.clone();
@@ -327,7 +308,6 @@ fn a_million_wrong_values_are_not_kept() {
     let start = PLAN.find("\"gpus\": [").unwrap() + "\"gpus\": [".len();
     let text = format!("{}{empty}]}}", &PLAN[..start]);
     assert_eq!(read(&text, ReadOptions::default()).unwrap_err().len(), 64);
-    assert_eq!(read_rank(&text, 7).unwrap_err().len(), 64);
     let text = PLAN.replacen(r#"{"name": "nop"}"#, &empty, 1);
     assert_eq!(read(&text, ReadOptions::default()).unwrap_err().len(), 64);
 }
@@ -380,21 +360,4 @@ fn our_own_keys_come_back() {
     ];
     assert!(text.ends_with(&own.concat()), "{text}");
     assert_eq!(read(&text, ReadOptions { strict: true }).unwrap().0, tree);
-}
-
-#[test]
-fn one_rank_is_not_disturbed_by_the_others() {
-    // The fast way is not taken with escapes in keys or two lists of ranks, and the answer is the same.
-    let (tree, _) = read(PLAN, ReadOptions::default()).unwrap();
-    for text in [PLAN.to_owned(), PLAN.replace("\"gpus\"", "\"g\\u0070us\""), PLAN.replace("  ", "\n\t ")] {
-        for rank in 0..2 {
-            assert_eq!(read_rank(&text, rank as u32).unwrap(), own_rank(tree.clone(), rank), "{text}");
-        }
-    }
-    // A mistake of rank 0 does not keep rank 1 from its part.
-    let text = PLAN.replace("\"put\"", "\"rrc\"");
-    assert!(read_rank(&text, 0).is_err());
-    assert_eq!(read_rank(&text, 1).unwrap(), own_rank(tree, 1));
-    let error = read_rank(PLAN, 2).unwrap_err().to_string();
-    assert!(error.contains("the plan has 2 ranks, expected one with rank 2"), "{error}");
 }

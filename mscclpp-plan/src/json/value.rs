@@ -87,11 +87,11 @@ impl<'t> ReadState<'t> {
         self.error(Code::WrongType, format!("expected {}, found {found}", T::WANT));
     }
 
-    /// Reads the next array into a list whose first element has number `first`.
+    /// Reads the next array into a list.
     #[inline]
-    pub(super) fn elements<T: Read>(&mut self, first: usize, list: &mut impl List<T>) -> Result<(), Stop> {
+    pub(super) fn elements<T: Read>(&mut self, list: &mut impl List<T>) -> Result<(), Stop> {
         let mut left = self.json.open(b'[', b']')?;
-        let mut index = first;
+        let mut index = 0;
         while left {
             if self.is_hopeless() {
                 list.clear();
@@ -324,7 +324,7 @@ macro_rules! lists {
 
             #[inline]
             fn read_array(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
-                cx.elements(0, self).map(|()| true)
+                cx.elements(self).map(|()| true)
             }
         }
     )* };
