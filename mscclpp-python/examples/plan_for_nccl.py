@@ -1,6 +1,6 @@
 """The second path of the integration guide of the DSL: calls of PyTorch's backend nccl, served by a plan.
 
-The library `libnccl.so.2` of this project takes the plans of the folder that `MSCCLPP_NCCL_PLANS` names. PyTorch loads it
+The library `libnccl.so.2` of this project takes the plans of the folder that `MSCCLPP_PLANS` names. PyTorch loads it
 in place of NCCL's (docs/nccl.md).
 """
 
@@ -26,7 +26,7 @@ def main() -> None:
     algo = mscclpp.compile(algo=allreduce_by_parts, algo_spec=spec, rank=rank)
     with tempfile.TemporaryDirectory() as folder:
         algo.execution_plan.plan.save(pathlib.Path(folder) / "allreduce.json")
-        os.environ["MSCCLPP_NCCL_PLANS"] = folder
+        os.environ["MSCCLPP_PLANS"] = folder
         dist.init_process_group(backend="nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
         tensor = torch.zeros(4096, dtype=torch.bfloat16, device="cuda")
         job.fill(tensor, rank)

@@ -9,15 +9,22 @@ use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::{DataType, Error};
-use mscclpp_select::{Backend, Choice, Config, Request};
+use mscclpp_select::{Backend, Choice, Config, OrderPolicy, Request};
 
 /// The largest segment.
 const SEGMENT: u64 = 1 << 20;
 
 /// Lets all-reduces of a communicator have gloo's order where it has an algorithm for it: on ranks of one node. A call of all ranks.
 pub(crate) fn adopt(comm: &Communicator) -> Result<(), Error> {
-    if has_order(comm, ReduceOp::Sum, DataType::F32) {
-        comm.configure(|registry| registry.set_selector(|request, _| choice(request)))?;
+    let request = comm.request_of(CollectiveKind::AllReduce, DataType::F32, 0);
+    if choice(&Request { op: Some(ReduceOp::Sum), order: OrderPolicy::Any, ..request }).is_some() {
+        comm.configure(|registry| {
+            registry.set_selector(|request, candidates| {
+                // Plans of the program come first.
+                let are_builtin = candidates.iter().all(|candidate| candidate.is_builtin());
+                choice(request).filter(|_| are_builtin)
+            })
+        })?;
     }
     Ok(())
 }
@@ -33,6 +40,7 @@ fn choice(request: &Request) -> Option<Choice> {
         && request.backend == Backend::Cpu
         && request.num_nodes() == 1
         && request.num_ranks > 2
+        && request.order < OrderPolicy::RankOrder
         && request.rounds();
     is_served.then(|| Choice {
         config: Config { blocks: Some(segments(request.bytes, request.num_ranks)), threads: None },

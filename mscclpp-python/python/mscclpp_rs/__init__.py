@@ -37,9 +37,12 @@ __all__ = [
     "Timing",
     "UnsupportedError",
     "__version__",
+    "call_counts",
     "new_buffer",
     "register_backend",
+    "register_plan",
     "run",
+    "set_order",
     "sizes",
     "time",
 ]
@@ -65,6 +68,41 @@ def new_buffer(
     from ._torch import backend_of
 
     return backend_of(group).new_buffer(*shape, dtype=torch.float32 if dtype is None else dtype)
+
+
+def set_order(order: str, group: "torch.distributed.ProcessGroup | None" = None) -> None:
+    """Sets what calls of a process group demand of the order in which they reduce floats, by default those of all ranks.
+
+    ``rank-order``: each element is reduced from left to right in the order of ranks, so that its bits depend neither on its place in a tensor,
+    nor on the size of the tensor, nor on how a batch is divided into calls. ``same-on-all-ranks``, the default, ``in-switch`` and ``any``
+    demand less. ``MSCCLPP_ORDER`` sets it for all groups. All ranks of the group set the same; calls of ranks that differ raise
+    ``MismatchError``. Raises ``InvalidInputError`` for another name, or if another backend serves the group.
+    """
+    from ._torch import backend_of
+
+    backend_of(group).set_order(order)
+
+
+def call_counts(group: "torch.distributed.ProcessGroup | None" = None) -> dict[str, int]:
+    """Returns how often each algorithm has served a call of this rank in a process group, by default that of all ranks.
+
+    A started call is counted when it is done. Raises ``InvalidInputError`` if another backend serves the group.
+    """
+    from ._torch import backend_of
+
+    return backend_of(group).call_counts()
+
+
+def register_plan(plan: Plan, group: "torch.distributed.ProcessGroup | None" = None) -> str:
+    """Adds a plan to a process group, by default that of all ranks, and returns its name.
+
+    It serves the calls that it is for, in preference to those of this package: its collective, ranks, mode, sizes and reduction.
+    ``MSCCLPP_PLANS`` names a folder of plans for all groups. A call of all ranks of the group, with the same plan. Raises
+    ``InvalidInputError`` if the group has a plan of this name, or another backend serves it, and ``MismatchError`` if ranks differ.
+    """
+    from ._torch import backend_of
+
+    return backend_of(group).register_plan(plan)
 
 
 if "torch" in sys.modules and hasattr(sys.modules["torch"], "distributed"):

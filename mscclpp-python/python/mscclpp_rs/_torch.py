@@ -200,6 +200,18 @@ class Backend(_BASE):  # type: ignore[misc]
 
     _set_default_timeout = set_timeout
 
+    def set_order(self, order: str) -> None:
+        """Sets what the calls that follow demand of the order in which they reduce floats."""
+        self._native.set_order(order)
+
+    def register_plan(self, plan: _native.Plan) -> str:
+        """Adds a plan for the calls that follow, and returns its name."""
+        return self._native.register(plan)
+
+    def call_counts(self) -> dict[str, int]:
+        """Returns how often each algorithm has served a call."""
+        return self._native.call_counts()
+
     def _set_sequence_number_for_group(self) -> None:
         pass
 

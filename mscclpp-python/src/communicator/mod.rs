@@ -7,6 +7,7 @@ mod join;
 mod ranks;
 mod submit;
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::{UniqueId, place};
 use mscclpp_communicator::Communicator;
+use mscclpp_select::{Algorithm, OrderPolicy};
 use pyo3::prelude::*;
 
 use self::arguments::{pairs_of, same_bytes, same_kind};
@@ -25,6 +27,7 @@ use crate::call::Call;
 use crate::device::Transfer;
 use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
+use crate::plan::Plan;
 use crate::signals::{interruptible, raise_signal};
 use crate::tensor::{View, current_stream, views};
 use crate::work::{PyWork, SIGNAL_INTERVAL};
@@ -42,6 +45,31 @@ type Submitted = PyResult<Option<PyWork>>;
 #[pyclass(name = "Communicator", module = "mscclpp_rs._native", frozen)]
 pub(crate) struct PyCommunicator {
     ranks: Arc<Ranks>,
+}
+
+impl PyCommunicator {
+    /// Makes a call in the order of those that were started.
+    fn in_turn<R: Send>(
+        &self,
+        py: Python<'_>,
+        name: &'static str,
+        call: impl FnOnce(&Communicator) -> Result<R, mscclpp_exec::Error> + Send,
+    ) -> PyResult<R> {
+        self.ranks.check_process(name)?;
+        let made = py.detach(|| {
+            let _name = place::enter_name(name);
+            loop {
+                let Some(_turn) = self.ranks.queue.try_enter() else {
+                    // Started calls come first.
+                    thread::yield_now();
+                    continue;
+                };
+                return interruptible(|| call(&self.ranks.comm));
+            }
+        });
+        raise_signal()?;
+        Ok(made.map_err(|error| Failure::from(error).on(self.ranks.comm.rank(), name))?)
+    }
 }
 
 #[pymethods]
@@ -93,22 +121,36 @@ impl PyCommunicator {
 
     /// Allocates registered memory of a number of bytes, zero at first. A call of all ranks; lengths may differ.
     fn new_buffer(&self, py: Python<'_>, num_bytes: usize) -> PyResult<PyBuffer> {
-        const NAME: &str = "new_buffer";
-        self.ranks.check_process(NAME)?;
-        let made = py.detach(|| {
-            let _name = place::enter_name(NAME);
-            loop {
-                let Some(_turn) = self.ranks.queue.try_enter() else {
-                    // Started calls come first.
-                    thread::yield_now();
-                    continue;
-                };
-                return interruptible(|| self.ranks.comm.alloc::<u8>(num_bytes));
-            }
-        });
-        raise_signal()?;
-        let buffer = made.map_err(|error| Failure::from(error).on(self.ranks.comm.rank(), NAME))?;
-        Ok(PyBuffer::new(buffer))
+        Ok(PyBuffer::new(self.in_turn(py, "new_buffer", |comm| comm.alloc::<u8>(num_bytes))?))
+    }
+
+    /// Sets what the following calls demand of the order in which they reduce floats, by the name of an order policy. All ranks
+    /// set the same.
+    fn set_order(&self, py: Python<'_>, order: &str) -> PyResult<()> {
+        let expected = || OrderPolicy::ALL.map(OrderPolicy::name).join(", ");
+        let policy = OrderPolicy::from_name(order)
+            .ok_or_else(|| Failure::invalid("set_order", format!("order {order:?}: expected one of {}", expected())))?;
+        self.in_turn(py, "set_order", |comm| {
+            comm.set_order_policy(policy);
+            Ok(())
+        })
+    }
+
+    /// Adds a plan, which serves the calls that it is for. A call of all ranks, with the same plan. Returns its name among the
+    /// algorithms.
+    fn register(&self, py: Python<'_>, plan: &Plan) -> PyResult<String> {
+        let algorithm = Algorithm::plan(plan.image().clone());
+        let name = algorithm.name().to_owned();
+        let added = self.in_turn(py, "register", |comm| comm.configure(|registry| registry.add(algorithm)))?;
+        added
+            .map_err(|error| Failure::invalid("register", error.to_string()).on(self.ranks.comm.rank(), "register"))?;
+        Ok(name)
+    }
+
+    /// Returns how often each algorithm has served a call.
+    fn call_counts(&self, py: Python<'_>) -> PyResult<HashMap<String, u64>> {
+        let registry = self.in_turn(py, "call_counts", Communicator::registry)?;
+        Ok(registry.call_counts().into_iter().map(|(name, calls)| (name.to_owned(), calls)).collect())
     }
 
     /// Replaces the tensor by the reduction of all ranks' tensors.

@@ -32,6 +32,7 @@ const JOBS: [(&str, usize); 8] = [
     ("programs", 1),
     ("training", 9),
     ("groups", 1),
+    ("selection", 4),
     ("restarts", 1),
 ];
 
