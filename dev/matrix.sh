@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export MSCCLPP_SEED="${SEED:-$(($(date +%s) / 86400))}"
-echo "first seed $MSCCLPP_SEED; plans of ${MSCCLPP_CONFORMANCE:-${MSCCLPP_PLANS:-shipped algorithms only}}"
+echo "first seed $MSCCLPP_SEED; plans of ${MSCCLPP_CONFORMANCE:-${MSCCLPP_TEST_PLANS:-shipped algorithms only}}"
 
 device() { # SEEDS FILTER
     printf '\n== %s seeds of %s\n' "$1" "${2:-everything}"

@@ -80,7 +80,7 @@ part() {
     order)
         MSCCLPP_PERMUTATIONS=20 MSCCLPP_OPERATIONS=3000 tests mscclpp-fuzz --test integration -- permutations::
         MSCCLPP_MALFORMED=100000 tests mscclpp-fuzz --test integration -- fuzz::malformed
-        MSCCLPP_PLANS=100000 tests mscclpp-validate --lib --
+        MSCCLPP_RANDOM_PLANS=100000 tests mscclpp-validate --lib --
         ;;
     processes)
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::

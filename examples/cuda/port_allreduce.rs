@@ -1,4 +1,5 @@
-//! A custom all-reduce of ranks in several processes, registered like those of the library: a kernel (`port_allreduce.cu`) whose data is
+//! A custom all-reduce of ranks in several processes, registered like those of the library and selected for calls of the
+//! communicator: a kernel (`port_allreduce.cu`) whose data is
 //! copied by the host's proxies through port channels.
 //!
 //! ```console
@@ -9,12 +10,13 @@
 //! It prints the selected algorithm and the number of wrong elements of a few calls; without a device, or without NVRTC, the reason.
 
 use mscclpp::ErrorKind;
+use mscclpp::algorithms::BufferMode;
 use mscclpp::prelude::*;
 use mscclpp::runtime::cuda::channels::{ChannelOptions, Channels, DevicePortChannel};
 use mscclpp::runtime::cuda::jit::{Function, Source};
 use mscclpp::runtime::cuda::native::{ContextKey, NativeAlgorithm, NativeError};
-use mscclpp::runtime::cuda::{self, Device, DeviceSlice, DeviceVec, Executor as CudaWorld, Stream};
-use mscclpp::runtime::select::{Algorithm, Backend, Registry, Request};
+use mscclpp::runtime::cuda::{Device, DeviceSlice, DeviceVec, Executor as CudaWorld, Stream};
+use mscclpp::runtime::select::{Algorithm, Request};
 
 /// Elements of the calls, whose requests share one set of channels.
 const COUNTS: [usize; 2] = [1003, 250];
@@ -119,36 +121,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn run(comm: &Communicator, device: &Device) -> Result<(), Box<dyn std::error::Error>> {
     let (rank, ranks) = (comm.rank(), comm.num_ranks());
-    let mut registry = Registry::builtin();
     let ours = Algorithm::kernels("port_allreduce", CollectiveKind::AllReduce, OverPorts);
-    registry.add(ours.with_constraints(|limits| {
+    let ours = ours.with_constraints(|limits| {
         limits.dtypes = Some(vec![DataType::F32]);
         limits.ops = Some(vec![ReduceOp::Sum]);
         limits.num_ranks = 1..=8;
-        limits.buffer_mode = mscclpp::algorithms::BufferMode::OutOfPlace;
-    }))?;
-    // All ranks, each in its process: preparing the algorithm for the first request connects their channels.
-    let world = CudaWorld::connect(comm.bootstrap(), device, cuda::Options::default())?;
-    let (stream, mut runs) = (device.stream()?, Vec::new());
-    for count in COUNTS {
-        let bytes = (count * size_of::<f32>()) as u64;
-        let request =
-            Request { backend: Backend::Cuda, ..Request::new(CollectiveKind::AllReduce, ranks, DataType::F32, bytes) };
-        let decision = registry.select(&request)?;
-        if rank == 0 {
-            println!("{request}: `{}`, since {}", decision.algorithm.name(), decision.decided_by);
-        }
-        runs.push((count, decision.algorithm.prepare_on(&world, &request)?));
-    }
+        limits.buffer_mode = BufferMode::OutOfPlace;
+    });
+    comm.configure(|registry| registry.add(ours))??;
+    let stream = device.stream()?;
     let mut wrong = 0;
     for launch in 0..LAUNCHES {
         let value = |rank: u32, at: usize| (rank as usize * 3 + launch + at % 7) as f32;
-        for (count, all_reduce) in &mut runs {
-            let input: Vec<f32> = (0..*count).map(|at| value(rank, at)).collect();
-            let (input, output) = (DeviceVec::from_slice(device, &input)?, DeviceVec::<f32>::new(device, *count)?);
-            // SAFETY: memory of the device that exists until the stream is complete.
-            unsafe { all_reduce.launch(&[[input.as_slice(), output.as_slice()]], &stream)? };
-            stream.synchronize()?;
+        for count in COUNTS {
+            let input: Vec<f32> = (0..count).map(|at| value(rank, at)).collect();
+            let (input, mut output) = (DeviceVec::from_slice(device, &input)?, DeviceVec::<f32>::new(device, count)?);
+            // The first call connects the channels of the ranks.
+            comm.on(&stream).all_reduce(&input, &mut output, ReduceOp::Sum)?;
+            comm.on(&stream).synchronize()?;
+            if rank == 0 && launch == 0 {
+                let call = comm.on(&stream).last_call()?.ok_or("no call")?;
+                println!("{}: `{}`", call.request, call.algorithm.unwrap_or_default());
+            }
             let expected = |at| (0..ranks).map(|rank| value(rank, at)).sum::<f32>();
             wrong += output.to_vec()?.iter().enumerate().filter(|(at, found)| **found != expected(*at)).count();
         }

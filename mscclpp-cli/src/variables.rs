@@ -6,10 +6,11 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 25] = [
+const KNOWN: [&str; 29] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
+    "CACHE_DIR",
     "DUMP_DIR",
     "DUMP_SIGNAL",
     "FIRST_TRANSFER_WAIT",
@@ -22,6 +23,9 @@ const KNOWN: [&str; 25] = [
     "METRICS",
     "METRICS_INTERVAL",
     "NVRTC",
+    "ORDER",
+    "PLANS",
+    "PLANS_STRICT",
     "RENDEZVOUS_TIMEOUT",
     "RESTART",
     "SECRET",
@@ -77,7 +81,7 @@ mod tests {
         "LOOP_TELL",
         "LOOP_TRIPS",
         "MASTER_ADDRESS",
-        "PLANS",
+        "RANDOM_PLANS",
         "SEED",
         "SLICES",
         "SOAK",

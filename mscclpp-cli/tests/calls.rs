@@ -199,7 +199,7 @@ fn interrupted_measurement_leaves_the_table_of_what_was_measured() {
     let mut lines = BufReader::new(tuning.stdout.take().expect("a pipe")).lines();
     (0..2).for_each(|_| _ = lines.next().expect("a line").expect("text"));
     let pid = Pid::from_raw(tuning.id().cast_signed()).expect("a process id");
-    kill_process(pid, Signal::INT).expect("it runs");
+    kill_process(pid, Signal::TERM).expect("it runs");
     assert!(!tuning.wait().expect("it ends").success());
     let table = TuningTable::load(file).expect("a table");
     assert!((1..10).contains(&table.entries.len()), "{}", table.entries.len());

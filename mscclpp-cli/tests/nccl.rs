@@ -13,13 +13,9 @@ use crate::common::BINARY;
 /// Runs the command with variables; returns its findings and its exit code.
 fn doctor(variables: &[(&str, &str)]) -> (Vec<Value>, Option<i32>) {
     let mut command = Command::new(BINARY);
-    for variable in [
-        "MSCCLPP_NCCL_LIB_PATH",
-        "MSCCLPP_NCCL_PLANS",
-        "MSCCLPP_NCCL_VERSION",
-        "MSCCLPP_CACHE_DIR",
-        "NCCL_PROFILER_PLUGIN",
-    ] {
+    for variable in
+        ["MSCCLPP_NCCL_LIB_PATH", "MSCCLPP_PLANS", "MSCCLPP_NCCL_VERSION", "MSCCLPP_CACHE_DIR", "NCCL_PROFILER_PLUGIN"]
+    {
         command.env_remove(variable);
     }
     let run = command.args(["doctor", "--nccl", "--json"]).envs(variables.iter().copied()).output().unwrap();
@@ -83,7 +79,7 @@ fn plans_have_a_verdict_each() {
     std::fs::write(directory.path().join("wrong.json"), "[]").unwrap();
     let path = directory.path().to_str().unwrap();
     for (strict, state, expected) in [("0", "small", 0), ("1", "missing", 1)] {
-        let (findings, code) = doctor(&[("MSCCLPP_NCCL_PLANS", path), ("MSCCLPP_NCCL_STRICT", strict)]);
+        let (findings, code) = doctor(&[("MSCCLPP_PLANS", path), ("MSCCLPP_PLANS_STRICT", strict)]);
         let plans: Vec<_> = findings.iter().filter(|found| found["name"] == "plan").collect();
         let of = |at: usize, key: &str| plans[at][key].as_str().unwrap();
         assert!(

@@ -33,7 +33,6 @@ mod open_group;
 mod params;
 mod profiler;
 mod report;
-mod selection;
 mod table;
 mod workers;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::forward::{self, Library};
 use crate::table::{Class, FUNCTIONS};
-use crate::{params, profiler, selection};
+use crate::{params, profiler};
 
 /// What a process with the environment of this one would get from the library. The NCCL to which it would forward and a
 /// profiler plugin are loaded.
@@ -38,10 +38,9 @@ impl Report {
     pub fn new() -> Self {
         let library = forward::library();
         let (rules, warnings) = forward::read_rules();
-        let plans = selection::plans().into_iter().map(|plan| {
-            let verdict =
-                plan.algorithm.map(|algorithm| format!("`{}`, {}", algorithm.name(), algorithm.collective().name()));
-            (plan.path, verdict)
+        let plans = mscclpp_select::plan_files().into_iter().map(|mscclpp_select::PlanFile { path, outcome }| {
+            let outcome = outcome.map(|(name, collective)| format!("`{name}`, {collective}"));
+            (path, outcome)
         });
         let usable = forward::usable();
         let is_served = |name| usable.is_some_and(|library| library.has(name));
@@ -57,7 +56,7 @@ impl Report {
             forced: if library.is_some() { rules.to_string() } else { String::new() },
             warnings,
             plans: plans.collect(),
-            is_strict: selection::is_strict(),
+            is_strict: mscclpp_select::is_strict(),
             num_ours: FUNCTIONS.iter().filter(|function| function.class == Class::Ours).count(),
             forwarded: of(Class::Forwarded, true).collect(),
             loud: of(Class::Forwarded, false).chain(of(Class::Loud, false)).collect(),

@@ -119,6 +119,7 @@ impl Algorithm {
     /// `name::algorithm()`. The specification is its attribute's, with the request's ranks, nodes, placement and root;
     /// plans for which the attribute asks are used unchanged. Limits are set by
     /// [`with_constraints`](Self::with_constraints).
+    #[doc(hidden)]
     pub fn on_demand(embedded: EmbeddedAlgorithm) -> Self {
         let spec = embedded.spec(2, &defaults(&embedded));
         let constraints =
@@ -239,11 +240,13 @@ impl Algorithm {
     }
 
     /// Returns its constraints.
+    #[doc(hidden)]
     pub fn constraints(&self) -> &Constraints {
         &self.constraints
     }
 
     /// Returns whether it is a built-in algorithm.
+    #[doc(hidden)]
     pub fn is_builtin(&self) -> bool {
         self.builtin
     }
@@ -269,11 +272,13 @@ impl Algorithm {
     }
 
     /// Returns how often it was launched.
+    #[doc(hidden)]
     pub fn num_calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
     /// Counts a launch, for executors of a registry's plans.
+    #[doc(hidden)]
     pub fn record_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
@@ -283,6 +288,7 @@ impl Algorithm {
     ///
     /// # Errors
     /// Why not.
+    #[doc(hidden)]
     pub fn check_request(&self, request: &Request) -> Result<(), Rejection> {
         self.constraints.check_request(request)?;
         match &self.source {
@@ -298,28 +304,23 @@ impl Algorithm {
         }
     }
 
-    /// Returns whether it is a function, which [`call`](Self::call) calls, and has no plans.
-    pub fn is_native(&self) -> bool {
-        matches!(self.source, Source::Native(_))
+    /// Returns whether it has plans; otherwise it is a function or consists of kernels.
+    #[doc(hidden)]
+    pub fn has_plans(&self) -> bool {
+        matches!(self.source, Source::Builtin(_) | Source::OnDemand(_) | Source::Plans(_))
     }
 
     /// Calls a native algorithm's function.
     ///
     /// # Errors
     /// [`CallError`] if it has none, or with the error that the function returns.
+    #[doc(hidden)]
     pub fn call(&self, call: Call<'_>) -> Result<(), CallError> {
         let failed = |source| CallError { name: self.name.clone(), source };
         match &self.source {
             Source::Native(function) => function.call(call).map_err(failed),
             _ => Err(failed("it runs plans and is not a function".into())),
         }
-    }
-
-    /// Returns whether it consists of kernels, which [`prepare_on`](Self::prepare_on) binds to an executor, and has no
-    /// plans.
-    #[cfg(feature = "cuda")]
-    pub fn is_kernels(&self) -> bool {
-        matches!(self.source, Source::Kernels(_))
     }
 
     /// Returns its kernels, if it consists of kernels of this type.
@@ -332,6 +333,7 @@ impl Algorithm {
     }
 
     /// Returns values of [`Config::blocks`] that are worth trying for a request, the usual one first.
+    #[doc(hidden)]
     pub fn block_counts(&self, backend: Backend) -> Vec<Option<u32>> {
         match (&self.source, backend) {
             (Source::Builtin(_), Backend::Cpu) => vec![None, Some(2), Some(4)],
@@ -381,6 +383,7 @@ impl Algorithm {
     /// [`PlanError::Rejected`] if it does not serve the request; [`PlanError::Native`] if it has no plans;
     /// [`PlanError::Build`], [`PlanError::Program`] and [`PlanError::Panicked`] if its program does not build for the
     /// request's machine; [`PlanError::NotInRankOrder`] if the request demands that order and the plan has another one.
+    #[doc(hidden)]
     pub fn build(&self, request: &Request, config: &Config) -> Result<Plan, PlanError> {
         let plan = self.build_any(request, config)?;
         // Two operands commute.

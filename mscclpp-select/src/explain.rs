@@ -16,6 +16,8 @@ pub struct Explanation {
     pub request: Request,
     /// The collective's algorithms, in the order of the registry.
     pub candidates: Vec<CandidateOutcome>,
+    /// Plan files that the environment names and that cannot be used, each with the reason.
+    pub refused: Vec<String>,
     /// Why no algorithm is selected, if none is.
     pub error: Option<SelectError>,
 }
@@ -74,6 +76,7 @@ impl fmt::Display for Explanation {
         for CandidateOutcome { name, outcome } in &self.candidates {
             writeln!(f, "  {name:width$}  {outcome}")?;
         }
+        self.refused.iter().try_for_each(|reason| writeln!(f, "  not loaded: {reason}"))?;
         match &self.error {
             Some(SelectError::NoAlgorithm { .. }) if !self.candidates.is_empty() => {
                 writeln!(f, "  no algorithm is eligible")

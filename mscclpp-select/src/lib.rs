@@ -11,6 +11,7 @@ mod choice;
 mod constraints;
 mod decided_by;
 mod dividing;
+mod environment;
 mod error;
 mod explain;
 #[cfg(feature = "cuda")]
@@ -29,6 +30,9 @@ pub use algorithm::Algorithm;
 pub use choice::{Choice, Config};
 pub use constraints::{Constraints, Rejection};
 pub use decided_by::DecidedBy;
+pub use environment::{EnvironmentError, PlanFile};
+#[doc(hidden)]
+pub use environment::{is_strict, plan_files};
 pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
 pub use explain::{CandidateOutcome, Explanation, Outcome};
 pub use limits::LaunchLimits;

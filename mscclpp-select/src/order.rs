@@ -31,6 +31,7 @@ impl OrderPolicy {
     pub const ALL: [Self; 4] = [Self::Any, Self::InSwitch, Self::SameOnAllRanks, Self::RankOrder];
 
     /// Returns the name used in arguments and messages.
+    #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -41,6 +42,7 @@ impl OrderPolicy {
     }
 
     /// Returns the policy with a name.
+    #[doc(hidden)]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
     }

@@ -11,13 +11,14 @@ use super::algorithm::{Algorithm, num_blocks};
 use super::choice::{Choice, Config};
 use super::constraints::Rejection;
 use super::decided_by::DecidedBy;
+use super::environment::PlanFile;
 use super::error::{PlanError, RegistryError, SelectError};
 use super::explain::{CandidateOutcome, Explanation, Outcome};
 use super::limits::LaunchLimits;
 use super::order::OrderPolicy;
 use super::request::{Backend, CALLS, Request};
 use super::rules::RULES;
-use super::tuning::{MachineInfo, TABLE_VARIABLE, TableError, TuningTable};
+use super::tuning::{MachineInfo, TuningTable};
 use mscclpp_algorithms as algorithms;
 
 /// Selects among the algorithms that serve a request; `None` leaves the selection to the registry.
@@ -66,6 +67,7 @@ pub struct Registry {
     strict: bool,
     table: Option<TuningTable>,
     limits: LaunchLimits,
+    files: Vec<PlanFile>,
     plans: Mutex<BTreeMap<Key, Plan>>,
     /// Classes of requests whose decision was logged.
     logged: Mutex<BTreeSet<String>>,
@@ -88,6 +90,14 @@ pub struct Decision {
     pub decided_by: DecidedBy,
 }
 
+impl Decision {
+    /// Creates a decision for an algorithm with its usual configuration for the request.
+    fn complete(request: &Request, algorithm: &Arc<Algorithm>, decided_by: DecidedBy) -> Self {
+        let config = algorithm.complete(request, &Config::default());
+        Self { algorithm: Arc::clone(algorithm), config, decided_by }
+    }
+}
+
 /// The same algorithms, selector, table and limits; compiled plans and logged decisions are those of each registry.
 impl Clone for Registry {
     fn clone(&self) -> Self {
@@ -97,6 +107,7 @@ impl Clone for Registry {
             strict: self.strict,
             table: self.table.clone(),
             limits: self.limits,
+            files: self.files.clone(),
             ..Self::default()
         }
     }
@@ -116,19 +127,6 @@ impl Registry {
         Self { algorithms, ..Self::default() }
     }
 
-    /// Creates a registry of the built-in algorithms, with the tuning table that the environment variable
-    /// `MSCCLPP_TUNING_TABLE` names, if it is set.
-    ///
-    /// # Errors
-    /// [`TableError`] if the table cannot be read.
-    pub fn from_env() -> Result<Self, TableError> {
-        let mut registry = Self::builtin();
-        if let Some(path) = std::env::var_os(TABLE_VARIABLE).filter(|path| !path.is_empty()) {
-            registry.set_table(Some(TuningTable::load(std::path::PathBuf::from(path))?));
-        }
-        Ok(registry)
-    }
-
     /// Adds an algorithm.
     ///
     /// # Errors
@@ -139,6 +137,16 @@ impl Registry {
         }
         self.algorithms.push(Arc::new(algorithm));
         Ok(())
+    }
+
+    /// Returns the plan files that were added or could not be.
+    #[doc(hidden)]
+    pub fn files(&self) -> &[PlanFile] {
+        &self.files
+    }
+
+    pub(super) fn push_file(&mut self, file: PlanFile) {
+        self.files.push(file);
     }
 
     /// Removes the algorithm with a name, and returns whether there was one.
@@ -155,6 +163,7 @@ impl Registry {
     }
 
     /// Returns all algorithms, in the order in which they were added.
+    #[doc(hidden)]
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Algorithm>> {
         self.algorithms.iter()
     }
@@ -191,11 +200,13 @@ impl Registry {
 
     /// Sets what calls on devices may take of a device, whatever selector, table or rules decide. Plans from files and those that a
     /// program embeds keep their numbers, and so does an algorithm that the caller forces.
+    #[doc(hidden)]
     pub fn set_launch_limits(&mut self, limits: LaunchLimits) {
         self.limits = limits;
     }
 
     /// Returns what calls on devices may take of a device.
+    #[doc(hidden)]
     pub fn launch_limits(&self) -> LaunchLimits {
         self.limits
     }
@@ -225,13 +236,15 @@ impl Registry {
             CandidateOutcome { name: algorithm.name().to_owned(), outcome }
         };
         let verdicts = self.of_collective(request).map(verdict).collect();
-        Explanation { request: *request, candidates: verdicts, error: decision.err() }
+        let refused = self.files.iter().filter_map(PlanFile::refusal).collect();
+        Explanation { request: *request, candidates: verdicts, refused, error: decision.err() }
     }
 
     /// Returns the plan of a decision. Compiled plans are cached.
     ///
     /// # Errors
     /// As [`Algorithm::build`].
+    #[doc(hidden)]
     pub fn plan(&self, request: &Request, decision: &Decision) -> Result<Plan, PlanError> {
         let algorithm = &decision.algorithm;
         let Request { backend, num_ranks: ranks, ranks_per_node, max_blocks, in_place, root, .. } = *request;
@@ -258,6 +271,7 @@ impl Registry {
     /// Returns a text that differs between registries that may decide differently: their algorithms, plans, constraints
     /// and settings. It does not cover the behavior of a selector or a native algorithm, and of an algorithm that is
     /// compiled on demand it covers only the plans that its attribute names.
+    #[doc(hidden)]
     pub fn fingerprint(&self) -> String {
         let mut digest = sha2::Sha256::new();
         for algorithm in &self.algorithms {
@@ -318,6 +332,10 @@ impl Registry {
         {
             return Ok(decision);
         }
+        let added = candidates.iter().copied().filter(|candidate| !candidate.is_builtin()).min_by_key(added_rank);
+        if let Some(added) = added.filter(|added| !self.strict && !self.is_measured(request, added.name())) {
+            return Ok(Decision::complete(request, added, DecidedBy::Added));
+        }
         if let Some((choice, bytes)) = self.table.as_ref().and_then(|table| table.choice(request)) {
             let why = DecidedBy::Table(bytes);
             if let Some(decision) = self.follow(request, choice, "tuning table", why, &candidates, &rejections)? {
@@ -328,6 +346,12 @@ impl Registry {
             return Err(SelectError::Undecided { request: request.to_string() });
         }
         Ok(decide_by_rules(request, &candidates))
+    }
+
+    /// Returns whether the tuning table has a time of an algorithm for a request, so that the table compares it with others.
+    fn is_measured(&self, request: &Request, name: &str) -> bool {
+        let entry = self.table.as_ref().and_then(|table| table.lookup(request));
+        entry.is_some_and(|entry| entry.others.iter().chain([&entry.fastest]).any(|time| time.algorithm == name))
     }
 
     /// Returns a decision with a configuration within the limits.
@@ -350,6 +374,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`SelectError::BadChoice`] if there is no such algorithm, or it does not serve the request.
+    #[doc(hidden)]
     pub fn decision(&self, request: &Request, choice: &Choice) -> Result<Decision, SelectError> {
         let found = self.of_collective(request).find(|algorithm| algorithm.name() == choice.name);
         let bad = |why| {
@@ -421,22 +446,18 @@ fn missing(request: &Request) -> String {
 
 /// Selects by the default rules.
 fn decide_by_rules(request: &Request, candidates: &[&Arc<Algorithm>]) -> Decision {
-    let decided = |algorithm: &Arc<Algorithm>, why| Decision {
-        algorithm: Arc::clone(algorithm),
-        config: algorithm.complete(request, &Config::default()),
-        decided_by: why,
-    };
-    let width = |algorithm: &Algorithm| algorithm.constraints().bytes.end() - algorithm.constraints().bytes.start();
-    let added = candidates.iter().filter(|candidate| !candidate.is_builtin());
-    if let Some(narrowest) = added.min_by_key(|candidate| width(candidate)) {
-        return decided(narrowest, DecidedBy::Added);
-    }
     for rule in RULES.iter().filter(|rule| rule.covers(request)) {
         if let Some(found) = candidates.iter().find(|candidate| candidate.name() == rule.name) {
-            return decided(found, DecidedBy::Rule(rule.reason));
+            return Decision::complete(request, found, DecidedBy::Rule(rule.reason));
         }
     }
-    decided(candidates[0], DecidedBy::First)
+    Decision::complete(request, candidates[0], DecidedBy::First)
+}
+
+/// Orders algorithms of the application: plans, which are proved, before functions and kernels, then those for fewer sizes.
+fn added_rank(algorithm: &&Arc<Algorithm>) -> (bool, u64) {
+    let bytes = &algorithm.constraints().bytes;
+    (!algorithm.has_plans(), bytes.end() - bytes.start())
 }
 
 impl fmt::Debug for Registry {

@@ -84,6 +84,7 @@ pub enum Backend {
 
 impl Backend {
     /// Returns the name used in tables and messages.
+    #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -92,6 +93,7 @@ impl Backend {
     }
 
     /// Returns the backend with a name.
+    #[doc(hidden)]
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Cpu, Self::Cuda].into_iter().find(|backend| backend.name() == name)
     }
@@ -127,6 +129,7 @@ impl Request {
     }
 
     /// Returns the number of nodes; 0 if the ranks do not fill them.
+    #[doc(hidden)]
     pub const fn num_nodes(&self) -> u32 {
         match self.num_ranks.checked_rem(self.ranks_per_node) {
             Some(0) => self.num_ranks / self.ranks_per_node,
@@ -135,6 +138,7 @@ impl Request {
     }
 
     /// Returns the message of the call.
+    #[doc(hidden)]
     pub fn message(&self) -> Message {
         let mut message = Message::new(self.dtype, self.bytes / self.dtype.size() as u64);
         message.op = self.op;
@@ -144,11 +148,13 @@ impl Request {
     /// Returns the request with its size rounded up to a power of two: requests of one class mostly have the same
     /// decision.
     #[must_use]
+    #[doc(hidden)]
     pub fn class(&self) -> Self {
         Self { bytes: self.bytes.checked_next_power_of_two().unwrap_or(u64::MAX), ..*self }
     }
 
     /// Returns whether the order of reduction affects the result.
+    #[doc(hidden)]
     pub fn rounds(&self) -> bool {
         match self.op {
             None | Some(ReduceOp::Min | ReduceOp::Max) => false,

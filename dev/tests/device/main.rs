@@ -6,7 +6,7 @@
 //! code.
 //!
 //! The simulator uses one seed for each test, beginning with `MSCCLPP_SEED` (the day's by default, printed); `MSCCLPP_SEEDS=50`
-//! uses that number of seeds, and runs all plans on the mock as well. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder;
+//! uses that number of seeds, and runs all plans on the mock as well. `MSCCLPP_TEST_PLANS=FOLDER` adds the plans of a folder;
 //! `MSCCLPP_SMALL=1` limits a device to the messages of the simulator.
 
 // On every kind of device: `suite`.

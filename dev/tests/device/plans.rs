@@ -1,4 +1,4 @@
-//! Every built-in algorithm, every file test, and every plan of the folder that `MSCCLPP_PLANS` or `MSCCLPP_CONFORMANCE` names.
+//! Every built-in algorithm, every file test, and every plan of the folder that `MSCCLPP_TEST_PLANS` or `MSCCLPP_CONFORMANCE` names.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Returns the plans of the folder that the environment names.
 pub(crate) fn plan_files() -> Vec<PathBuf> {
-    let folder = std::env::var_os("MSCCLPP_PLANS").or_else(|| std::env::var_os("MSCCLPP_CONFORMANCE"));
+    let folder = std::env::var_os("MSCCLPP_TEST_PLANS").or_else(|| std::env::var_os("MSCCLPP_CONFORMANCE"));
     let files = folder.and_then(|folder| std::fs::read_dir(folder).ok());
     let mut files: Vec<PathBuf> = files.into_iter().flatten().filter_map(|file| Some(file.ok()?.path())).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));

@@ -1,7 +1,7 @@
 //! Specialized kernels: results bitwise equal to those of the CPU executor, alone and alternating with the interpreter.
 //!
 //! Compiling a plan takes seconds, so the simulator tests a sample of them, which changes every day. `MSCCLPP_ALL=1`
-//! selects all; `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
+//! selects all; `MSCCLPP_TEST_PLANS=FOLDER` adds the plans of a folder.
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;

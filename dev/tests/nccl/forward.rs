@@ -361,7 +361,7 @@ fn write_plans(folder: &Path) -> Result<(), String> {
 }
 
 fn plans() -> Result<(), String> {
-    for (variable, below) in [("MSCCLPP_NCCL_PLANS", ""), ("MSCCLPP_CACHE_DIR", "default")] {
+    for (variable, below) in [("MSCCLPP_PLANS", ""), ("MSCCLPP_CACHE_DIR", "default")] {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let plans = folder.path().join(below);
         fs::create_dir_all(&plans).map_err(|error| error.to_string())?;
@@ -389,11 +389,11 @@ fn invalid_plans() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     write_plans(folder.path())?;
     let path = folder.path().display().to_string();
-    let outputs = run("forward", 2, &["plans"], &[("MSCCLPP_NCCL_PLANS", &path), ("MSCCLPP_NCCL_STRICT", "1")])?;
+    let outputs = run("forward", 2, &["plans"], &[("MSCCLPP_PLANS", &path), ("MSCCLPP_PLANS_STRICT", "1")])?;
     ran(&outputs)?;
     for (rank, output) in outputs.iter().enumerate() {
         let (found, expected) =
-            (text(output), format!("rank {rank}: ncclCommInitRank: 5: ncclCommInitRank: MSCCLPP_NCCL_STRICT=1, "));
+            (text(output), format!("rank {rank}: ncclCommInitRank: 5: ncclCommInitRank: MSCCLPP_PLANS_STRICT=1, "));
         if !found.contains(&expected) || !found.contains("wrong.plan") {
             return Err(format!("expected `{expected}` with wrong.plan, found:\n{found}"));
         }

@@ -40,9 +40,11 @@ impl Error {
             Self::Bootstrap(error) if matches!(error.kind(), ErrorKind::Mismatch) => Code::CallMismatch,
             #[cfg(feature = "process")]
             Self::Interrupted(_) | Self::Bootstrap(_) => Code::LostRank,
-            Self::Select { .. } | Self::NoPlan { .. } | Self::NativeAlgorithm { .. } | Self::TuningTable(_) => {
-                Code::NoAlgorithm
-            }
+            Self::Select { .. }
+            | Self::NoPlan { .. }
+            | Self::NativeAlgorithm { .. }
+            | Self::TuningTable(_)
+            | Self::Environment(_) => Code::NoAlgorithm,
             Self::Length { .. } | Self::Root { .. } | Self::Peer { .. } | Self::OwnTransfer { .. } => Code::InvalidCall,
             Self::Transfer { source, .. } => source.code(),
             Self::ReceiveMemory { .. } | Self::PeerOutOfMemory { .. } => Code::OutOfResources,

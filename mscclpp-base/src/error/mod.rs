@@ -371,6 +371,9 @@ pub enum Error {
     /// The tuning table that the environment names cannot be read.
     #[error("{0}")]
     TuningTable(String),
+    /// The environment names plans or an order of reduction that do not exist.
+    #[error("{0}")]
+    Environment(String),
     /// A slice whose length does not match the other one's, or the number of ranks.
     #[error("{call} of rank {rank}: {what} has {found} elements, expected {expected}")]
     Length {

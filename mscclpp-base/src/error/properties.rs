@@ -34,6 +34,7 @@ impl Error {
             | Self::Select { .. }
             | Self::NoPlan { .. }
             | Self::TuningTable(_)
+            | Self::Environment(_)
             | Self::Length { .. }
             | Self::Root { .. }
             | Self::Peer { .. }

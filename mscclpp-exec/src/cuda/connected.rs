@@ -18,11 +18,13 @@ use mscclpp_base::error::Error;
 
 impl Executor {
     /// Returns the ranks of this process, ascending.
+    #[doc(hidden)]
     pub fn local_ranks(&self) -> Vec<u32> {
         self.inner.local().map(|(rank, _)| rank).collect()
     }
 
     /// Returns whether all ranks are in this process.
+    #[doc(hidden)]
     pub fn is_local(&self) -> bool {
         self.inner.group.is_none()
     }
@@ -40,6 +42,7 @@ impl Executor {
 
     /// Returns how this rank's device accesses the memory of each rank; none for an executor whose ranks are all in this
     /// process.
+    #[doc(hidden)]
     pub fn peer_paths(&self) -> &[PeerPath] {
         self.inner.group.as_ref().map_or(&[], |group| &group.paths)
     }
@@ -135,6 +138,24 @@ impl Executor {
         self.inner.wait_for_launches()
     }
 
+    /// Orders the work that is enqueued on a stream from now on after all launches so far.
+    ///
+    /// # Errors
+    /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
+    #[doc(hidden)]
+    pub fn follow_launches(&self, stream: &Stream) -> Result<(), Error> {
+        self.inner.follow_launches(stream)
+    }
+
+    /// Adds what was enqueued on a stream since the last launch to that launch, so that later launches follow it.
+    ///
+    /// # Errors
+    /// As [`follow_launches`](Self::follow_launches).
+    #[doc(hidden)]
+    pub fn extend_launch(&self, stream: &Stream) -> Result<(), Error> {
+        self.inner.extend_launch(stream)
+    }
+
     /// Returns the bytes of scratch of all plans.
     #[doc(hidden)]
     pub fn scratch_bytes(&self) -> u64 {
@@ -173,7 +194,11 @@ impl Inner {
         let mut order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
         for (device, last) in self.devices.iter().zip(&mut order.last) {
             let lane = stream.on(device.driver())?;
-            last.add(lane, lane.is_capturing()?)?;
+            let is_captured = lane.is_capturing()?;
+            if is_captured {
+                self.is_captured.store(true, Relaxed);
+            }
+            last.add(lane, is_captured)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The CUDA executor on a real device: `cargo test -p mscclpp-exec --features gpu-tests`. Every built-in algorithm on
 //! virtual ranks, graphs, stalls, every type and reduction, specialized kernels and custom kernels; results must be
-//! bitwise equal to those of the CPU executor. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder, `MSCCLPP_SMALL=1`
+//! bitwise equal to those of the CPU executor. `MSCCLPP_TEST_PLANS=FOLDER` adds the plans of a folder, `MSCCLPP_SMALL=1`
 //! makes messages small. Without a device all are ignored, and the reason is printed.
 //!
 //! The tests are those of `dev/tests/device`, which runs them on a simulator as well.

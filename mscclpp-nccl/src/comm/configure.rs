@@ -1,13 +1,15 @@
 //! What the environment states of new communicators: plans of the user, and the real NCCL to which calls are forwarded.
 
+use std::sync::OnceLock;
+
 use mscclpp_communicator::Communicator;
-use mscclpp_select::{LaunchLimits, Registry};
+use mscclpp_select::{LaunchLimits, PlanFile, Registry};
 
 use super::{Comm, lock};
+use crate::debug;
 use crate::entry::Result;
 use crate::forward::{self, Nested, RULES_VARIABLE, VARIABLE};
 use crate::profiler::Profiler;
-use crate::selection;
 
 /// Compares what the environments of all ranks state, adds the user's plans, creates the communicator of the real NCCL, and
 /// tells a profiler plugin of the new one. A call of all ranks, of which some may come from a parent: a grown one has new ranks.
@@ -16,15 +18,16 @@ use crate::selection;
 /// On the ranks where it occurs, why a library or a plan cannot be used; on the others, and where environments differ, the
 /// first difference; those of the real NCCL, on all ranks.
 pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bool) -> Result<()> {
-    let (library, plans) = (forward::library(), selection::from_env());
+    let (library, registry) = (forward::library(), registry());
     let of_library = match library {
         None => "none".to_owned(),
         Some(Ok(library)) => format!("NCCL {}", forward::dotted(library.version())),
         Some(Err(_)) => "cannot be loaded".to_owned(),
     };
-    let of_plans = match plans {
-        Ok(None) => "none".to_owned(),
-        Ok(Some(registry)) => registry.fingerprint(),
+    let has_plans = |registry: &Registry| registry.files().iter().any(|file| file.outcome.is_ok());
+    let of_plans = match registry {
+        Ok(registry) if has_plans(registry) => registry.fingerprint(),
+        Ok(_) => "none".to_owned(),
         Err(_) => "cannot be used".to_owned(),
     };
     let rules = forward::rules().to_string();
@@ -32,9 +35,9 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bo
     let compared = communicator.bootstrap().compare(&values);
     // A rank's own failure says more than the difference from the others.
     let library = library.map(|library| library.as_ref().map_err(Clone::clone)).transpose()?;
-    let plans = plans.as_ref().map_err(Clone::clone)?;
+    let registry = registry.as_ref().map_err(Clone::clone)?;
     compared?;
-    set_registry(comm, communicator, plans.as_ref(), has_parent)?;
+    set_registry(comm, communicator, registry, has_parent)?;
     if let Some(library) = library {
         // The communicator is new, so that there is none yet.
         let _ = comm.nested.set(Nested::new(library, communicator, &comm.device)?);
@@ -47,22 +50,39 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bo
     Ok(())
 }
 
+/// Returns the registry of the built-in plans, and of the plans and the tuning table that the environment names, which is read once.
+///
+/// # Errors
+/// An invalid usage for what the environment names and cannot be used.
+fn registry() -> &'static Result<Registry> {
+    static REGISTRY: OnceLock<Result<Registry>> = OnceLock::new();
+    REGISTRY.get_or_init(|| {
+        let registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
+        for PlanFile { path, outcome } in registry.files() {
+            match outcome {
+                Ok((name, collective)) => {
+                    debug::info(|| format!("plan `{name}` for {collective} of {}", path.display()))
+                }
+                Err(reason) => debug::warn(&format!("a plan is left out: {}: {reason}", path.display())),
+            }
+        }
+        Ok(registry)
+    })
+}
+
 /// Sets the registry: the user's plans, and as limit of thread blocks the smallest number that a rank states as `maxCTAs`, as NCCL
 /// does. A call of all ranks.
-fn set_registry(comm: &Comm, communicator: &Communicator, plans: Option<&Registry>, has_parent: bool) -> Result<()> {
+fn set_registry(comm: &Comm, communicator: &Communicator, registry: &Registry, has_parent: bool) -> Result<()> {
     let own = [comm.config.max_blocks.unwrap_or(u32::MAX).to_le_bytes(), u32::from(has_parent).to_le_bytes()].concat();
     let all = communicator.bootstrap().all_gather(&own)?;
     let number = |of_rank: &[u8], at: usize| of_rank.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     let max_blocks = all.iter().filter_map(|of_rank| number(of_rank, 0)).min().filter(|limit| *limit < u32::MAX);
     // Ranks with a parent have its registry, with its limit, and new ones have none.
     let differ = all.iter().any(|of_rank| number(of_rank, 4) != Some(0));
-    if plans.is_none() && max_blocks.is_none() && !differ {
+    if registry.files().iter().all(|file| file.outcome.is_err()) && max_blocks.is_none() && !differ {
         return Ok(());
     }
-    let mut registry = match plans {
-        Some(plans) => plans.clone(),
-        None => Registry::from_env().map_err(mscclpp_exec::Error::from)?,
-    };
+    let mut registry = registry.clone();
     registry.set_launch_limits(LaunchLimits { max_blocks, ..LaunchLimits::default() });
     Ok(communicator.set_registry(registry)?)
 }

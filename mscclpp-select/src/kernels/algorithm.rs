@@ -18,6 +18,7 @@ impl Algorithm {
     /// # Errors
     /// [`CallError`] if it does not consist of [`kernels`](Self::kernels), does not serve the request, or with the
     /// error that its functions return.
+    #[doc(hidden)]
     pub fn prepare_on(&self, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
         let failed = |source| CallError { name: self.name().to_owned(), source };
         self.check_request(request).map_err(|rejection| failed(format!("it {rejection}").into()))?;

@@ -9,7 +9,7 @@ use super::context::{CallKey, OnExecutor, SharedContext, lock};
 use super::{ContextKey, NativeAlgorithm, NativeError, NativeRun};
 use crate::{CallError, Request};
 use mscclpp_base::error::Error;
-use mscclpp_exec::cuda::{DeviceSlice, Executor, Stream};
+use mscclpp_exec::cuda::{DeviceSlice, Executor, Lent, Stream, lent_slices};
 
 /// A native algorithm, shared by all its callers.
 #[derive(Clone)]
@@ -125,7 +125,7 @@ impl Shared {
         }
         let bound = Arc::clone(&self.0).prepare(world, request).map_err(failed)?;
         let local = world.local_ranks().len() as u32;
-        Ok(NativeRun { name: name.to_owned(), request: *request, local, bound })
+        Ok(NativeRun { bound, name: name.to_owned(), request: *request, local, world: world.clone() })
     }
 }
 
@@ -154,7 +154,7 @@ impl NativeRun {
     /// [`CallError`] as [`launch`](Self::launch).
     pub fn prepare(&mut self, ranks: &[[DeviceSlice; 2]]) -> Result<(), CallError> {
         let prepared = self.check(ranks).map_err(NativeError::from).and_then(|()| self.bound.prepare(ranks));
-        prepared.map_err(|source| CallError { name: self.name.clone(), source })
+        prepared.map_err(|source| self.failed(source))
     }
 
     /// Returns the number of contexts that this keeps until it is dropped: one, or one for the allocations of each launch.
@@ -179,6 +179,30 @@ impl NativeRun {
                 unsafe { self.bound.launch(ranks, stream) }
             })
             .map_err(|source| CallError { name: self.name.clone(), source })
+    }
+
+    /// Enqueues a call of the one rank of this process on lent memory; in place `output` alone. Unlike [`launch`](Self::launch) it
+    /// is ordered among the launches of the executor, on whatever streams.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch); [`Error::Driver`].
+    #[doc(hidden)]
+    pub fn launch_lent(
+        &mut self,
+        input: Option<&Lent<'_>>,
+        output: &Lent<'_>,
+        stream: &Stream,
+    ) -> Result<(), CallError> {
+        self.world.follow_launches(stream).map_err(|error| self.failed(error))?;
+        // SAFETY: lent memory is on a device of the stream, which is that of the one rank of this process: `check` compares their
+        // number. It exists until the work that is enqueued meanwhile is complete, and its owner enqueues no other work on it in
+        // between, as the traits that lend it guarantee.
+        let launched = unsafe { self.launch(&[lent_slices(input, output)], stream) };
+        launched.and(self.world.extend_launch(stream).map_err(|error| self.failed(error)))
+    }
+
+    fn failed(&self, source: impl Into<NativeError>) -> CallError {
+        CallError { name: self.name.clone(), source: source.into() }
     }
 
     fn check(&self, ranks: &[[DeviceSlice; 2]]) -> Result<(), Error> {

@@ -3,8 +3,8 @@
 //! A [`NativeAlgorithm`] provides CUDA source instead of a plan. It is registered like any other algorithm
 //! ([`select::Algorithm::kernels`](crate::Algorithm::kernels)), selected like any other, and bound to an
 //! executor by [`prepare_on`](crate::Algorithm::prepare_on). Its source may include the device code's headers;
-//! [`jit`](mscclpp_exec::cuda::jit) compiles and caches it. Its kernels are not checked: they have no proof, no timeout and no
-//! report.
+//! [`jit`](mscclpp_exec::cuda::jit) compiles and caches it. Calls of a communicator whose registry selects it launch its kernels. They are
+//! not checked: they have no proof, no timeout and no report.
 
 mod algorithm;
 mod context;
@@ -125,7 +125,7 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
     /// Usually those of [`Function::launch`](mscclpp_exec::cuda::jit::Function::launch).
     ///
     /// # Safety
-    /// The slices must be memory that every device of the executor can access. No other work may use them until the
+    /// The slices must be memory that every device of this process in the executor can access. No other work may use them until the
     /// call is complete, and they must exist until then; if the call is captured, until the last launch of the graph is
     /// complete.
     unsafe fn launch(
@@ -141,11 +141,13 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
 ///
 /// `Send` but not `Sync`, because a context of an algorithm need not be `Sync`; launches borrow it mutably.
 pub struct NativeRun {
+    // Dropped first: contexts may use the executor.
+    bound: Box<dyn erased::Bound>,
     name: String,
     request: Request,
     /// Number of ranks of this process.
     local: u32,
-    bound: Box<dyn erased::Bound>,
+    world: Executor,
 }
 
 static_assertions::assert_impl_all!(NativeRun: Send);

@@ -218,7 +218,7 @@ impl Generator {
 
 #[test]
 fn random_plans_run_as_proved() {
-    let plans = std::env::var("MSCCLPP_PLANS").ok().and_then(|text| text.parse().ok()).unwrap_or(600);
+    let plans = std::env::var("MSCCLPP_RANDOM_PLANS").ok().and_then(|text| text.parse().ok()).unwrap_or(600);
     let (mut accepted, mut elided, mut double, mut packets) = (0_u64, 0_u64, 0_u64, 0_u64);
     for seed in 0..plans {
         let (plan, node) = Generator::plan(seed);

@@ -71,7 +71,7 @@ fn plans(report: &Report) -> Vec<Finding> {
             let (state, help) = match report.is_strict {
                 true => (
                     State::Missing,
-                    "no communicator can be created with MSCCLPP_NCCL_STRICT=1 until it is fixed or removed",
+                    "no communicator can be created with MSCCLPP_PLANS_STRICT=1 until it is fixed or removed",
                 ),
                 false => (State::Small, "it is left out: fix it, which `mscclpp check` helps with, or remove it"),
             };

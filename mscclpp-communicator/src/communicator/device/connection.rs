@@ -191,18 +191,18 @@ impl Connection {
         if stream.is_capturing()? {
             return Err(Error::Capturing { what: "cannot read the report of an aborted launch".into() });
         }
-        let mut entries = self.cache.prepared().chain(&self.retired);
-        let aborted = entries.find(|entry| entry.plan.has_aborted());
+        let mut plans = self.cache.prepared().chain(&self.retired).filter_map(Entry::plan);
+        let aborted = plans.find(|plan| plan.has_aborted());
         let Some(aborted) = aborted else {
             return self.executor.check();
         };
         self.is_reported = true;
         // The call that a rank has not made, which only the calls of the ranks tell.
-        if !aborted.plan.is_abort_requested() && self.bootstrap.check_alive().is_ok() {
-            let late = self.executor.find_late_ranks(&self.posted.ring, aborted.plan.timeout());
+        if !aborted.is_abort_requested() && self.bootstrap.check_alive().is_ok() {
+            let late = self.executor.find_late_ranks(&self.posted.ring, aborted.timeout());
             late.into_iter().for_each(|cause| _ = self.executor.fail(cause.into()));
         }
-        let error = aborted.plan.recover(stream);
+        let error = aborted.recover(stream);
         self.stop();
         Err(error)
     }

@@ -61,6 +61,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Busy`], [`Error::Driver`].
+    #[doc(hidden)]
     pub fn is_idle(&self) -> Result<bool, Error> {
         let calls = self.calls()?;
         let connection = calls.devices.connection.as_ref();
@@ -86,6 +87,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Busy`].
+    #[doc(hidden)]
     pub fn device_memory(&self) -> Result<(u64, u64), Error> {
         let calls = self.calls()?;
         Ok(calls.devices.connection.as_ref().map_or((0, 0), |connection| connection.memory()))

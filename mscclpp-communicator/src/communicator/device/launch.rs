@@ -10,7 +10,7 @@ use super::LaunchedCall;
 use super::connection::Connection;
 use super::posted::{Kind, Position};
 use crate::communicator::Communicator;
-use crate::communicator::decide::decide;
+use crate::communicator::decide::{decide, select};
 use crate::communicator::forced::Forced;
 use crate::metrics::CallCounters;
 use mscclpp_base::error::Error;
@@ -18,7 +18,8 @@ use mscclpp_exec::cuda::{
     Access, Binding, DeviceBuffer, Entered, Executor, Lent, PrepareOptions, PreparedPlan, SetUp, Staged, StagedPart,
     Stream, lent_slices,
 };
-use mscclpp_select::{Algorithm, Backend, OrderPolicy, PlanError, Request};
+use mscclpp_select::kernels::NativeRun;
+use mscclpp_select::{Algorithm, Backend, CallError, OrderPolicy, Request};
 
 /// Maximum number of registered memories to which a prepared plan stays bound.
 const MAX_BINDINGS: usize = 64;
@@ -41,6 +42,12 @@ pub(super) struct DeviceCall<'a> {
 }
 
 impl DeviceCall<'_> {
+    /// Returns the error of a call that kernels of the program did not serve.
+    fn native_failure(&self, request: &Request, error: &CallError) -> Error {
+        let (rank, request) = (self.communicator.rank(), self.communicator.describe(request));
+        Error::NativeAlgorithm { rank, request, message: error.to_string() }
+    }
+
     /// Begins set-up by this thread, which is allowed in a capture.
     pub(super) fn set_up(&self) -> Result<SetUp, Error> {
         self.stream.set_up(self.is_captured)
@@ -80,26 +87,39 @@ impl Launched {
 
 /// A prepared request.
 pub(super) struct Entry {
-    // Dropped first: their destructors wait for pending launches.
-    bindings: Vec<([Option<Position>; 2], Binding)>,
-    /// Bindings that were replaced, but that graphs may contain.
-    retired: Vec<Binding>,
-    staged: Option<Staged>,
-    pub(super) plan: PreparedPlan,
+    prepared: Prepared,
     algorithm: Arc<Algorithm>,
     counters: Arc<CallCounters>,
     /// Whether a launch was captured, so that a graph may use all of it at any time.
     pub(super) is_captured: bool,
 }
 
-impl Entry {
+/// What launches a request.
+enum Prepared {
+    Plan(Box<BoundPlan>),
+    /// Kernels of the program, which need no memory of other ranks but what they connect themselves.
+    Kernels(NativeRun),
+}
+
+/// A prepared plan, and the memory that it is bound to.
+struct BoundPlan {
+    // Dropped first: their destructors wait for pending launches.
+    bindings: Vec<([Option<Position>; 2], Binding)>,
+    /// Bindings that were replaced, but that graphs may contain.
+    retired: Vec<Binding>,
+    staged: Option<Staged>,
+    plan: PreparedPlan,
+}
+
+impl BoundPlan {
     /// Makes the binding to registered memory the last one. The first call for a position creates it, which is a call of all
     /// ranks.
-    fn bound(
+    fn bind(
         &mut self,
         positions: [Option<Position>; 2],
         memory: Memory<'_>,
         call: &DeviceCall<'_>,
+        is_captured: bool,
     ) -> Result<(), Error> {
         if let Some(at) = self.bindings.iter().position(|(bound, _)| *bound == positions) {
             // The least recently used one is first.
@@ -109,7 +129,7 @@ impl Entry {
         // To bind is a call of all ranks, so what stays bound does not depend on what this rank captures.
         if self.bindings.len() >= MAX_BINDINGS {
             let (_, oldest) = self.bindings.remove(0);
-            if self.is_captured || call.is_captured {
+            if is_captured || call.is_captured {
                 self.retired.push(oldest);
             }
         }
@@ -121,17 +141,34 @@ impl Entry {
 }
 
 impl Entry {
+    /// Returns its plan, unless kernels serve it.
+    pub(super) fn plan(&self) -> Option<&PreparedPlan> {
+        match &self.prepared {
+            Prepared::Plan(bound) => Some(&bound.plan),
+            Prepared::Kernels(_) => None,
+        }
+    }
+
+    /// Returns whether kernels of the program serve it.
+    pub(super) fn is_of_kernels(&self) -> bool {
+        matches!(self.prepared, Prepared::Kernels(_))
+    }
+
     /// Returns whether a launch on memory that is not registered needs nothing of the other ranks.
     pub(super) fn is_ready(&self) -> bool {
-        self.plan.access() == Access::Own || self.staged.is_some()
+        match &self.prepared {
+            Prepared::Plan(bound) => bound.plan.access() == Access::Own || bound.staged.is_some(),
+            Prepared::Kernels(_) => true,
+        }
     }
 
     /// Drops the bindings to some allocations; those that a graph may contain are kept.
     pub(super) fn unbind(&mut self, allocations: &[u64]) {
+        let Prepared::Plan(bound) = &mut self.prepared else { return };
         let is_of = |position: &Option<Position>| position.is_some_and(|(number, _)| allocations.contains(&number));
-        let unbound = self.bindings.extract_if(.., |(positions, _)| positions.iter().any(is_of));
+        let unbound = bound.bindings.extract_if(.., |(positions, _)| positions.iter().any(is_of));
         let is_captured = self.is_captured;
-        self.retired.extend(unbound.map(|(_, binding)| binding).filter(|_| is_captured));
+        bound.retired.extend(unbound.map(|(_, binding)| binding).filter(|_| is_captured));
     }
 }
 
@@ -140,7 +177,9 @@ impl Connection {
     /// the other ranks wait for the launch.
     pub(super) fn serve(&mut self, call: &DeviceCall<'_>, request: Request, memory: Memory<'_>) -> Result<(), Error> {
         self.serve_once(call, request, memory).map_err(|error| match error {
-            Error::Driver(_) | Error::Capturing { .. } if !call.is_captured => self.fail(error),
+            Error::Driver(_) | Error::Capturing { .. } | Error::NativeAlgorithm { .. } if !call.is_captured => {
+                self.fail(error)
+            }
             other => other,
         })
     }
@@ -167,8 +206,11 @@ impl Connection {
                 call.stream.copy_lent(&self.device, memory.output, input)?;
                 launched.bytes_copied = request.bytes;
             }
-        } else if !registered || !self.serve_bound(call, positions, memory, &mut launched)? {
-            self.serve_pieces(call, memory, &mut launched)?;
+        } else {
+            let is_served = registered && self.serve_bound(call, positions, memory, &mut launched)?;
+            if !is_served && !self.serve_by_kernels(call, memory, &mut launched)? {
+                self.serve_pieces(call, memory, &mut launched)?;
+            }
         }
         if let Some(counters) = &launched.counters {
             // The device runs it later, so it is counted and not timed.
@@ -199,13 +241,38 @@ impl Connection {
         launched: &mut Launched,
     ) -> Result<bool, Error> {
         let entry = self.entry(call, launched.request)?;
-        if entry.plan.access() != Access::Peers {
+        let is_captured = entry.is_captured;
+        let Prepared::Plan(bound) = &mut entry.prepared else { return Ok(false) };
+        if bound.plan.access() != Access::Peers {
             return Ok(false);
         }
-        entry.bound(positions, memory, call)?;
-        let Entry { plan, bindings, .. } = &mut *entry;
+        bound.bind(positions, memory, call, is_captured)?;
+        let BoundPlan { plan, bindings, .. } = &mut **bound;
         let (_, binding) = bindings.last().ok_or_else(|| Error::Internal("a plan without binding".into()))?;
         plan.launch_lent(binding, memory.input, memory.output, call.stream)?;
+        entry.launched(call, launched);
+        Ok(true)
+    }
+
+    /// Serves a request by kernels of the program, if the registry selects them. Returns whether it does.
+    fn serve_by_kernels(
+        &mut self,
+        call: &DeviceCall<'_>,
+        memory: Memory<'_>,
+        launched: &mut Launched,
+    ) -> Result<bool, Error> {
+        let request = launched.request;
+        // Kernels take a request whole: what would be made in pieces is selected before, and prepared only for them.
+        if piece_bytes(call.staging_limit, &request) < request.bytes {
+            let (registry, rank) = (call.communicator.registry()?, call.communicator.rank());
+            if select(&registry, call.forced.choice(), &request, rank)?.algorithm.has_plans() {
+                return Ok(false);
+            }
+        }
+        let entry = self.entry(call, request)?;
+        let Prepared::Kernels(kernels) = &mut entry.prepared else { return Ok(false) };
+        let launch = kernels.launch_lent(memory.input, memory.output, call.stream);
+        launch.map_err(|error| call.native_failure(&request, &error))?;
         entry.launched(call, launched);
         Ok(true)
     }
@@ -245,8 +312,9 @@ impl Connection {
             StagedPart { lent, offset, bytes: if whole { lent.as_slice().bytes } else { piece.bytes } }
         };
         let entry = self.entry(call, piece)?;
-        if entry.plan.access() == Access::Own {
-            entry.plan.launch_own(input.map(part), part(output), call.stream)?;
+        let BoundPlan { plan, .. } = entry.bound_plan()?;
+        if plan.access() == Access::Own {
+            plan.launch_own(input.map(part), part(output), call.stream)?;
             entry.launched(call, launched);
             return Ok(());
         }
@@ -263,12 +331,12 @@ impl Connection {
         let staging = self.staging(call, &piece, part(input.unwrap_or(output)).bytes.max(part(output).bytes))?;
         let number = self.posted.ring.number();
         let entry = self.entry(call, piece)?;
-        if entry.staged.is_none() {
+        let BoundPlan { plan, staged, .. } = entry.bound_plan()?;
+        if staged.is_none() {
             let _set_up = call.set_up()?;
             let _part = place::enter_call(number, || call.communicator.describe(&piece));
-            entry.staged = Some(entry.plan.stage(&staging)?);
+            *staged = Some(plan.stage(&staging)?);
         }
-        let Entry { plan, staged, .. } = &mut *entry;
         let staged = staged.as_ref().ok_or_else(|| Error::Internal("a plan without buffers".into()))?;
         plan.launch_staged(staged, copied_in, copied_out, call.stream)?;
         launched.bytes_copied += [copied_in, copied_out].iter().flatten().map(|part| part.bytes).sum::<u64>();
@@ -305,8 +373,10 @@ impl Connection {
         };
         let key = (call.forced.variant(&request), request);
         let entry = cache.get(&key, || prepare(executor, call, &request, posted.ring.number()), retire)?;
-        entry.plan.set_timeout(call.communicator.timeout());
-        entry.plan.set_captured(call.is_captured);
+        if let Prepared::Plan(bound) = &mut entry.prepared {
+            bound.plan.set_timeout(call.communicator.timeout());
+            bound.plan.set_captured(call.is_captured);
+        }
         Ok(entry)
     }
 }
@@ -327,25 +397,42 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number
     let _part = place::enter_call(number, || call.communicator.describe(request));
     let rank = call.communicator.rank();
     let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.choice(), request, rank)?;
-    let plan = plan.ok_or_else(|| PlanError::Native { name: algorithm.name().to_owned() }.of_call(rank, request))?;
-    let options = PrepareOptions::default().in_switch_float_sums(request.order <= OrderPolicy::InSwitch);
-    let plan = executor.prepare_with_options(&plan, request.message(), options)?;
+    let prepared = match plan {
+        Some(plan) => {
+            let options = PrepareOptions::default().in_switch_float_sums(request.order <= OrderPolicy::InSwitch);
+            let plan = executor.prepare_with_options(&plan, request.message(), options)?;
+            Prepared::Plan(Box::new(BoundPlan { bindings: Vec::new(), retired: Vec::new(), staged: None, plan }))
+        }
+        None => {
+            let kernels = algorithm.prepare_on(executor, request);
+            Prepared::Kernels(kernels.map_err(|error| call.native_failure(request, &error))?)
+        }
+    };
     let counters = &call.communicator.inner.observed.counters;
     let counters = counters.of_calls(request.collective.name(), algorithm.name());
-    Ok(Entry { bindings: Vec::new(), retired: Vec::new(), staged: None, plan, algorithm, counters, is_captured: false })
+    Ok(Entry { prepared, algorithm, counters, is_captured: false })
 }
 
 impl Entry {
+    fn bound_plan(&mut self) -> Result<&mut BoundPlan, Error> {
+        match &mut self.prepared {
+            Prepared::Plan(bound) => Ok(bound),
+            Prepared::Kernels(_) => Err(Error::Internal("kernels for a part of a call".into())),
+        }
+    }
+
     /// Records a launch.
     fn launched(&mut self, call: &DeviceCall<'_>, launched: &mut Launched) {
-        if call.is_captured {
-            self.is_captured = true;
-            self.plan.keep_for_graphs();
+        self.is_captured |= call.is_captured;
+        if let Some(plan) = self.plan() {
+            if call.is_captured {
+                plan.keep_for_graphs();
+            }
+            launched.num_blocks = plan.num_blocks();
+            launched.threads_per_block = plan.threads_per_block();
         }
         self.algorithm.record_call();
         launched.num_launches += 1;
-        launched.num_blocks = self.plan.num_blocks();
-        launched.threads_per_block = self.plan.threads_per_block();
         launched.counters = Some(Arc::clone(&self.counters));
         launched.algorithm = Some(Arc::clone(&self.algorithm));
     }

@@ -207,6 +207,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Busy`].
+    #[doc(hidden)]
     pub fn set_device_staging_limit(&self, bytes: u64) -> Result<(), Error> {
         self.calls()?.devices.staging_limit = bytes.max(1 << 12);
         Ok(())
@@ -219,6 +220,7 @@ impl Communicator {
     /// A shorter time is for programs whose ranks make such transfers in an order in which both would wait on the host. While a stream
     /// waits for a transfer that is not enqueued yet, a copy of the program's to memory of the host that is not page-locked never ends,
     /// not by a timeout either: the driver lets nothing be allocated meanwhile.
+    #[doc(hidden)]
     pub fn set_first_transfer_wait(&self, wait: Duration) {
         self.inner.lanes.set_first_wait(wait);
     }
@@ -290,6 +292,7 @@ impl OnStream<'_> {
     /// # Errors
     /// As for [`register`](Self::register).
     #[track_caller]
+    #[doc(hidden)]
     pub fn peer_window(&self, memory: DeviceSlice) -> Result<PeerWindow, Error> {
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());
         self.communicator.record(&mut calls, None, |calls| {
@@ -307,6 +310,7 @@ impl OnStream<'_> {
     /// # Errors
     /// As for [`register`](Self::register).
     #[track_caller]
+    #[doc(hidden)]
     pub fn flat_mapping(&self, memory: DeviceSlice) -> Result<FlatMapping, Error> {
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());
         self.communicator.record(&mut calls, None, |calls| {
@@ -394,6 +398,7 @@ impl OnStream<'_> {
     ///
     /// # Errors
     /// [`Error::Busy`].
+    #[doc(hidden)]
     pub fn peer_paths(&self) -> Result<Option<Vec<PeerPath>>, Error> {
         let calls = self.communicator.calls()?;
         Ok(calls.devices.connection.as_ref().map(|connection| connection.executor.peer_paths().to_vec()))

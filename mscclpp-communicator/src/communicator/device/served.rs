@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::launch::{DeviceCall, Entry, piece_bytes};
 use super::posted::Kind;
 use super::{Devices, OnStream};
-use crate::communicator::decide::decide;
+use crate::communicator::decide::{decide, select};
 use crate::communicator::forced::Variant;
 use mscclpp_base::error::Error;
 use mscclpp_select::Request;
@@ -22,6 +22,7 @@ impl OnStream<'_> {
     /// # Errors
     /// [`Error::Select`] and [`Error::NoPlan`] if no algorithm serves the call; those of [`OnStream`].
     #[track_caller]
+    #[doc(hidden)]
     pub fn check_request(&self, request: &Request) -> Result<(), Error> {
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());
         // That no algorithm serves it is the answer, and no failure of the communicator.
@@ -43,6 +44,7 @@ impl OnStream<'_> {
     /// # Errors
     /// Those of [`OnStream`].
     #[track_caller]
+    #[doc(hidden)]
     pub fn agree_in_place(&self, request: &Request, in_place: bool) -> Result<bool, Error> {
         let request = Request { in_place: false, ..*request };
         let forms = &self.communicator.inner.forms;
@@ -79,6 +81,10 @@ impl Devices {
 impl Connection {
     /// Returns whether a request on memory that is not registered is prepared, in all its pieces.
     fn is_prepared(&self, variant: Variant, request: &Request, staging_limit: u64) -> bool {
+        let whole = self.cache.find(&(variant, self.on_device(*request)));
+        if whole.is_some_and(Entry::is_of_kernels) {
+            return true;
+        }
         let piece = piece_bytes(staging_limit, request);
         [piece.min(request.bytes), request.bytes % piece].into_iter().filter(|bytes| *bytes > 0).all(|bytes| {
             let request = self.on_device(Request { bytes, ..*request });
@@ -92,10 +98,15 @@ impl Connection {
             return Ok(());
         }
         let (registry, piece) = (call.communicator.registry()?, piece_bytes(call.staging_limit, &request));
+        let (forced, rank) = (call.forced.choice(), call.communicator.rank());
+        // Kernels take it whole.
+        if select(&registry, forced, &request, rank).is_ok_and(|decision| !decision.algorithm.has_plans()) {
+            return Ok(());
+        }
         // All pieces have one size, except the last one.
         for bytes in [piece.min(request.bytes), request.bytes % piece] {
             if bytes > 0 {
-                decide(&registry, call.forced.choice(), &Request { bytes, ..request }, call.communicator.rank())?;
+                decide(&registry, forced, &Request { bytes, ..request }, rank)?;
             }
         }
         Ok(())
