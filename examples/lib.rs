@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use mscclpp::ErrorKind;
 use mscclpp::prelude::*;
-use mscclpp::runtime::verify::Verifier;
+use mscclpp::runtime::Verifier;
 
 /// Launches per size; the fastest one is shown.
 const LAUNCHES: u32 = 10;

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example load_json_plan [-- PLAN.json]`
 
-use mscclpp::compiler::check::LoadOptions;
+use mscclpp::compiler::LoadOptions;
 use mscclpp::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

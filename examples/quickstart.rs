@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example quickstart`
 
-use mscclpp::compiler::plan::text::PlanText;
+use mscclpp::compiler::PlanText;
 use mscclpp::prelude::*;
 
 /// Every rank puts its chunk into every other rank's output.

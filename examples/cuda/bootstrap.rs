@@ -14,8 +14,9 @@
 use std::process::Command;
 
 use mscclpp::ErrorKind;
-use mscclpp::bootstrap::{Bootstrap, Options, RootListener, UniqueId};
+use mscclpp::bootstrap::{Options, RootListener, UniqueId};
 use mscclpp::prelude::*;
+use mscclpp::raw::bootstrap::Bootstrap;
 
 /// The job of a process that starts the others itself.
 const RANKS: u32 = 2;

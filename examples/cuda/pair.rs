@@ -91,7 +91,7 @@ pub fn sizes(default: &[u64]) -> Result<Vec<u64>, String> {
 pub fn time_in_graph(
     stream: &Stream,
     is_active: bool,
-    mut launch: impl FnMut(&Stream) -> Result<(), mscclpp::runtime::Error>,
+    mut launch: impl FnMut(&Stream) -> Result<(), mscclpp::raw::exec::Error>,
 ) -> mscclpp::Result<Duration> {
     if !is_active {
         return Ok(Duration::ZERO);

@@ -224,6 +224,7 @@ impl BuiltinAlgorithm {
     }
 
     /// Returns the text of its file.
+    #[doc(hidden)]
     pub fn source(&self) -> &'static str {
         self.source
     }
@@ -234,16 +235,19 @@ impl BuiltinAlgorithm {
     }
 
     /// Returns whether it works in place, out of place or both.
+    #[doc(hidden)]
     pub fn buffer_mode(&self) -> BufferMode {
         self.buffer_mode
     }
 
     /// Returns its parameters.
+    #[doc(hidden)]
     pub fn params(&self) -> &'static [Param] {
         self.params
     }
 
     /// Returns the minimum and maximum number of nodes.
+    #[doc(hidden)]
     pub fn num_nodes(&self) -> RangeInclusive<u32> {
         let (min, max) = self.nodes;
         min..=max
@@ -251,12 +255,14 @@ impl BuiltinAlgorithm {
 
     /// Returns whether its cost is as stated only with multicast hardware: without it, its plans read and write the
     /// ranks' memories one by one, and the default rules do not select them.
+    #[doc(hidden)]
     pub fn needs_multicast(&self) -> bool {
         self.multicast
     }
 
     /// Returns what the order of reduction depends on, so that rounded results may differ in the last bit; `None` if every
     /// element is reduced in the order of ranks, by one operation that rounds once if its accumulators are wider.
+    #[doc(hidden)]
     pub fn order_varies_across(&self) -> Option<OrderScope> {
         self.order_varies_across
     }
@@ -272,11 +278,13 @@ impl BuiltinAlgorithm {
 
     /// Returns the largest node size that divides `num_ranks` and is supported; `None` if no topology of this number of
     /// ranks is.
+    #[doc(hidden)]
     pub fn ranks_per_node(&self, num_ranks: u32) -> Option<u32> {
         (1..=num_ranks.min(MAX_RANKS)).rev().find(|&ranks_per_node| self.supports(num_ranks, ranks_per_node))
     }
 
     /// Returns the topologies that it supports, in words: `1 node`, `2 nodes or more`.
+    #[doc(hidden)]
     pub fn requirement(&self) -> String {
         let nodes = match self.nodes {
             (1, 1) => "1 node".to_owned(),
@@ -301,6 +309,7 @@ impl BuiltinAlgorithm {
     /// Returns the number of thread blocks that process each part of the data under a specification with default
     /// parameters: chunks per part where the algorithm assigns a block to each chunk, otherwise members of its groups,
     /// otherwise instances.
+    #[doc(hidden)]
     pub fn num_parallel_blocks(&self, spec: &AlgoSpec) -> u32 {
         match self.params {
             _ if self.any_chunk_factor => spec.collective.chunk_factor,
@@ -311,11 +320,13 @@ impl BuiltinAlgorithm {
 
     /// Returns the maximum number of [parallel blocks](Self::num_parallel_blocks) with which a rank has at most `blocks`
     /// thread blocks for its transfers; at least 1.
+    #[doc(hidden)]
     pub fn max_parallel_blocks(&self, num_ranks: u32, blocks: u32) -> u32 {
         if self.block_per_peer { (blocks / num_ranks.saturating_sub(1).max(1)).max(1) } else { blocks }
     }
 
     /// Returns a specification with another number of [parallel blocks](Self::num_parallel_blocks), and the arguments for it.
+    #[doc(hidden)]
     pub fn with_parallel_blocks(&self, mut spec: AlgoSpec, blocks: u32) -> (AlgoSpec, Vec<usize>) {
         let mut arguments: Vec<_> = self.default_arguments().into_iter().map(|argument| argument as usize).collect();
         if self.any_chunk_factor {
@@ -356,6 +367,7 @@ impl BuiltinAlgorithm {
     ///
     /// # Errors
     /// [`BuildError::UnknownParam`].
+    #[doc(hidden)]
     pub fn arguments<'a>(&self, given: impl IntoIterator<Item = (&'a str, usize)>) -> Result<Vec<usize>, BuildError> {
         let mut values: Vec<_> = self.params.iter().map(|param| param.values.first().copied().unwrap_or(1)).collect();
         for (name, value) in given {
@@ -372,6 +384,7 @@ impl BuiltinAlgorithm {
     ///
     /// # Errors
     /// A specification or arguments that the algorithm does not support; errors in the specification itself.
+    #[doc(hidden)]
     pub fn record(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Trace, BuildError> {
         Ok(self.program(spec, arguments)?.finish()?)
     }
@@ -383,6 +396,7 @@ impl BuiltinAlgorithm {
     ///
     /// # Errors
     /// Those of [`record`](Self::record), of lowering and of the checks.
+    #[doc(hidden)]
     pub fn compile_tree(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<PlanTree, BuildError> {
         Ok(mscclpp_core::compile_tree(self.program(spec, arguments)?, &Checks::default())?)
     }

@@ -111,6 +111,7 @@ pub enum Level {
 
 impl Checks {
     /// Checks a plan as [`check`] does, with only the rules of this level and without the findings that are allowed.
+    #[doc(hidden)]
     pub fn run(&self, plan: &PlanTree) -> Diagnostics {
         self.run_in_order(plan, None)
     }

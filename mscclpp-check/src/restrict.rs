@@ -13,6 +13,7 @@ impl Checks {
     ///
     /// # Errors
     /// The findings, if the plan is wrong at dividing counts as well.
+    #[doc(hidden)]
     pub fn run_or_restrict(&self, plan: &mut PlanTree) -> Result<Option<Diagnostic>, Diagnostics> {
         let found = self.run(plan);
         let Some(first) = found.iter().next().cloned() else { return Ok(None) };

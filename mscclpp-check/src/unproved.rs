@@ -23,6 +23,7 @@ impl Checks {
     ///
     /// # Cost
     /// O(n log n) in operands and expectations, and for plans of few operations an abstract execution.
+    #[doc(hidden)]
     pub fn warnings(&self, plan: &PlanTree) -> Diagnostics {
         let mut found = Diagnostics::default();
         if self.level == Level::Full && !self.allow.contains(&Code::NoPostcondition) {

@@ -47,27 +47,32 @@ impl EmbeddedAlgorithm {
     }
 
     /// Returns the name of the collective's function.
+    #[doc(hidden)]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// Returns the parameters of the function, in order.
+    #[doc(hidden)]
     pub fn params(&self) -> &'static [Param] {
         self.params
     }
 
     /// Returns the embedded plans in the order of the attribute; the number of ranks varies slowest.
+    #[doc(hidden)]
     pub fn plans(&self) -> &'static [Plan] {
         self.plans
     }
 
     /// Returns the checks that the attribute selects: all checks, unless it has `check = …` or `allow(…)`.
+    #[doc(hidden)]
     pub fn checks(&self) -> Checks {
         Checks { level: self.level, allow: self.allow.iter().filter_map(|number| Code::find(number)).collect() }
     }
 
     /// Returns the specification that the attribute gives for a number of ranks and these arguments. No plan needs to
     /// have been built for the arguments.
+    #[doc(hidden)]
     pub fn spec(&self, num_ranks: u32, arguments: &[i128]) -> AlgoSpec {
         (self.spec)(num_ranks, arguments)
     }
@@ -80,6 +85,7 @@ impl EmbeddedAlgorithm {
     /// # Errors
     /// M0003 if the number of arguments differs from the number of parameters, or if an argument does not fit its type;
     /// otherwise the errors of [`compile`](fn@crate::compile).
+    #[doc(hidden)]
     pub fn compile(&self, spec: AlgoSpec, arguments: &[i128]) -> Result<Plan, Diagnostics> {
         if arguments.len() != self.params.len() {
             let message = format!("`{}` takes {} arguments, found {}", self.name, self.params.len(), arguments.len());

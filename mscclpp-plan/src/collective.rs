@@ -124,6 +124,7 @@ impl Collective {
     /// An in-place call has one buffer: the larger of input and output. This maps a chunk of the smaller one (or, if
     /// they are equal, of the output) into it. `part` is the number of chunks of one rank's part, that is `chunk_factor
     /// × instances`. Scratch and out-of-place buffers map to themselves.
+    #[doc(hidden)]
     pub fn canonical_chunk(&self, rank: u32, buffer: BufferKind, index: u32, part: u32) -> (BufferKind, u32) {
         if !self.in_place {
             return (buffer, index);

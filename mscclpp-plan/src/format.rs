@@ -63,6 +63,7 @@ impl Format {
     pub const ALL: [Self; 3] = [Self::Json, Self::Text, Self::Image];
 
     /// Returns the extension of file names, without its dot.
+    #[doc(hidden)]
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -72,6 +73,7 @@ impl Format {
     }
 
     /// Returns the format that the extension of a file's name implies.
+    #[doc(hidden)]
     pub fn of_path(path: &Path) -> Option<Self> {
         Self::ALL.into_iter().find(|format| path.extension().is_some_and(|found| found == format.extension()))
     }

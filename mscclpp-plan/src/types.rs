@@ -20,6 +20,7 @@ impl BufferKind {
     pub const ALL: [Self; 3] = [Self::Input, Self::Output, Self::Scratch];
 
     /// Returns the one-letter name used in plan JSON: `i`, `o` or `s`.
+    #[doc(hidden)]
     pub const fn letter(self) -> &'static str {
         match self {
             Self::Input => "i",
@@ -29,6 +30,7 @@ impl BufferKind {
     }
 
     /// Returns the kind with a one-letter name.
+    #[doc(hidden)]
     pub fn from_letter(letter: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.letter() == letter)
     }
@@ -155,22 +157,26 @@ impl BlockSync {
 
     /// Returns the union of both.
     #[must_use]
+    #[doc(hidden)]
     pub const fn union(self, other: Self) -> Self {
         Self::from_bits(self as u8 | other as u8)
     }
 
     /// Returns this without the other.
     #[must_use]
+    #[doc(hidden)]
     pub const fn without(self, other: Self) -> Self {
         Self::from_bits(self as u8 & !(other as u8))
     }
 
     /// Returns whether the block is synchronized before the operation.
+    #[doc(hidden)]
     pub const fn is_before(self) -> bool {
         self as u8 & 1 != 0
     }
 
     /// Returns whether the block is synchronized after the operation.
+    #[doc(hidden)]
     pub const fn is_after(self) -> bool {
         self as u8 & 2 != 0
     }

@@ -30,12 +30,15 @@
 //! # }
 //! ```
 //!
-//! | crate | what it has |
+//! | module | what it has |
 //! |---|---|
-//! | [`compiler`] | authoring API, plans, checks, formats |
-//! | [`runtime`] | executors, data types, collective calls |
+//! | [`prelude`] | what a file with collectives needs |
+//! | [`dsl`] | the authoring API |
+//! | [`compiler`] | compiling functions at run time, checking and loading plans |
+//! | [`runtime`] | executors, devices, selection of algorithms, tuning |
 //! | [`algorithms`] | built-in algorithms and their plans |
 //! | [`bootstrap`] | how the processes of a job find each other |
+//! | [`raw`] | the crates that this one consists of, for tools: they may change in any release |
 //!
 //! | feature | what it adds |
 //! |---|---|
@@ -43,33 +46,119 @@
 //! | `cuda` | CUDA devices; with it `process` |
 #![forbid(unsafe_code)]
 
-pub use mscclpp_algorithms as algorithms;
-#[cfg(feature = "process")]
-pub use mscclpp_bootstrap as bootstrap;
 #[cfg(feature = "process")]
 pub use mscclpp_communicator::{Communicator, Group, Pending};
 #[cfg(feature = "cuda")]
 pub use mscclpp_communicator::{LaunchedCall, OnStream};
-pub use mscclpp_core as compiler;
 pub use mscclpp_exec::error::{ErrorKind, RootCause};
 pub use mscclpp_macros::{collective, collectives};
 
 #[doc(hidden)]
 pub use mscclpp_core::__private;
 
-/// Executors, data types, collective calls, selection of algorithms.
-pub mod runtime {
-    #[doc(inline)]
-    pub use mscclpp_communicator::*;
-    pub use mscclpp_exec::*;
-    pub use mscclpp_select as select;
+/// Built-in algorithms: [`find`](algorithms::find) one by its name, or take a plan from [`all`](algorithms::all).
+pub mod algorithms {
+    pub use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm, REFERENCE_NAMES, all, find};
+}
 
-    /// Executors on CUDA devices, and custom kernels.
+/// How the processes of a job find each other, where [`Communicator::from_env`] does not know their launcher.
+#[cfg(feature = "process")]
+pub mod bootstrap {
+    pub use mscclpp_bootstrap::{Address, NodeTransport, Options, RootListener, Secret, UniqueId};
+}
+
+/// The authoring API: what the body of a collective consists of, and what its calls return.
+pub mod dsl {
+    pub use mscclpp_core::dsl::{
+        AnyBuffer, Buffer, Channel, Channels, Chunk, Handshake, Input, Memory, MemoryChannel, Output, Port,
+        PortChannel, Program, Rank, Ranks, Reduction, Scratch, Semaphore, SemaphoreCall, SwitchChannel, SwitchMember,
+        SwitchReduction, SyncCall, ThreadBlockGroup,
+    };
+    pub use mscclpp_core::spec::AlgoSpec;
+    pub use mscclpp_core::types::{BlockSync, BufferKind, Protocol, ReduceOp, Replication};
+}
+
+/// Compiling functions at run time, checking and loading plans.
+pub mod compiler {
+    pub use mscclpp_core::algorithm::EmbeddedAlgorithm;
+    pub use mscclpp_core::check::{Checks, Level, LoadOptions};
+    pub use mscclpp_core::plan::Format;
+    pub use mscclpp_core::plan::text::PlanText;
+    pub use mscclpp_core::{compile, compile_trace};
+}
+
+/// Executors, devices, selection of algorithms, tuning.
+pub mod runtime {
+    #[cfg(feature = "process")]
+    pub use mscclpp_communicator::AllToAllVOutput;
+    pub use mscclpp_exec::verify::{Verifier, VerifyReport};
+    pub use mscclpp_exec::{AccumType, E4m3, E4m3B15, E5m2, Element, PacketType};
+
+    /// All ranks of a plan in this process.
+    pub mod cpu {
+        pub use mscclpp_exec::cpu::{Buffers, Executor, Options, PreparedPlan, Schedule};
+    }
+
+    /// A process, or a thread, for each rank.
+    #[cfg(feature = "process")]
+    pub mod process {
+        pub use mscclpp_exec::process::{Executor, PreparedPlan, SharedBuffer};
+    }
+
+    /// CUDA devices, and kernels of the program's own.
     #[cfg(feature = "cuda")]
     pub mod cuda {
-        pub use mscclpp_exec::cuda::*;
-        pub use mscclpp_select::kernels as native;
+        pub use mscclpp_exec::cuda::{
+            Buffers, Device, DeviceBuffer, DeviceMut, DeviceRef, DeviceSlice, DeviceVec, DeviceView, DeviceViewMut,
+            Event, Executor, Graph, Options, PreparedPlan, Properties, Registered, Stream,
+        };
+
+        /// Tensors of other libraries.
+        pub mod dlpack {
+            pub use mscclpp_exec::cuda::dlpack::{Tensor, export};
+        }
+
+        /// Channels that kernels of the program use.
+        pub mod channels {
+            pub use mscclpp_exec::cuda::channels::{
+                ChannelOptions, Channels, DeviceBarrier, DeviceMemoryChannel, DevicePortChannel, DeviceSwitchChannel,
+            };
+        }
+
+        /// Kernels that are compiled at run time.
+        pub mod jit {
+            pub use mscclpp_exec::cuda::jit::{Function, Module, Source};
+        }
+
+        /// Algorithms whose steps are kernels of the program, for a [`Registry`](crate::runtime::select::Registry).
+        pub mod native {
+            pub use mscclpp_select::kernels::{ContextKey, NativeAlgorithm, NativeError};
+        }
     }
+
+    /// Which algorithm serves a call.
+    pub mod select {
+        pub use mscclpp_select::{
+            Algorithm, Backend, Buffers, Call, Choice, Config, Explanation, OrderPolicy, Registry, Request,
+        };
+    }
+
+    /// Which algorithm is fastest, measured.
+    pub mod tune {
+        pub use mscclpp_communicator::tune::{Tuner, TuningTable};
+    }
+}
+
+/// The crates that this one consists of, for tools that work on plans: operation by operation, checks, timings, dumps. Nothing here
+/// is part of the interface: it may change in any release.
+pub mod raw {
+    pub use mscclpp_algorithms as algorithms;
+    #[cfg(feature = "process")]
+    pub use mscclpp_bootstrap as bootstrap;
+    pub use mscclpp_communicator as communicator;
+    pub use mscclpp_core as core;
+    pub use mscclpp_exec as exec;
+    pub use mscclpp_select as select;
 }
 
 /// Everything that a file with collectives needs. [`Executor`](prelude::Executor) is that of the CPU, which runs all ranks of a plan
@@ -79,98 +168,129 @@ pub mod prelude {
     pub use mscclpp_communicator::Communicator;
     pub use mscclpp_core::collective::{Collective, CollectiveKind};
     pub use mscclpp_core::diag::Diagnostics;
-    pub use mscclpp_core::dsl::{
-        AnyBuffer, Buffer, Channels, Chunk, Input, MemoryChannel, Output, PortChannel, Program, Rank, Scratch,
-        Semaphore, SwitchChannel, ThreadBlockGroup,
-    };
     pub use mscclpp_core::plan::{LoadPlan, Plan};
-    pub use mscclpp_core::spec::AlgoSpec;
-    pub use mscclpp_core::types::{BlockSync, BufferKind, Protocol, ReduceOp, Replication};
     pub use mscclpp_exec::cpu::Executor;
     pub use mscclpp_exec::file::SavePlan;
     pub use mscclpp_exec::{DataType, Message};
 
+    pub use crate::dsl::{
+        AlgoSpec, AnyBuffer, BlockSync, Buffer, BufferKind, Channels, Chunk, Input, MemoryChannel, Output, PortChannel,
+        Program, Protocol, Rank, ReduceOp, Replication, Scratch, Semaphore, SwitchChannel, ThreadBlockGroup,
+    };
     pub use crate::{collective, collectives};
 }
 
 /// What can go wrong between a function and its result.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// A program that could not be compiled at run time, or a plan file that could not be read.
-    #[error(transparent)]
+///
+/// Its text is a finding: what is wrong, where, and what to do. All ranks of a failed job have the same
+/// [`root_cause`](Self::root_cause).
+pub struct Error(Cause);
+
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+enum Cause {
     Program(#[from] mscclpp_core::diag::Diagnostics),
-    /// Bytes that are not a plan.
-    #[error(transparent)]
     Image(#[from] mscclpp_core::plan::image::ImageError),
-    /// A plan or a collective call that failed, or ranks that did not join.
-    #[error(transparent)]
     Runtime(#[from] mscclpp_exec::Error),
-    /// An algorithm that could not be made from plans or files.
-    #[error(transparent)]
     Load(#[from] mscclpp_select::LoadError),
-    /// An algorithm that a registry does not take.
-    #[error(transparent)]
     Registry(#[from] mscclpp_select::RegistryError),
 }
 
 impl Error {
     /// Returns the class of the error.
     pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Program(_) | Self::Image(_) => ErrorKind::InvalidPlan,
-            Self::Runtime(error) => error.kind(),
-            Self::Load(_) | Self::Registry(_) => ErrorKind::InvalidInput,
+        match &self.0 {
+            Cause::Program(_) | Cause::Image(_) => ErrorKind::InvalidPlan,
+            Cause::Runtime(error) => error.kind(),
+            Cause::Load(_) | Cause::Registry(_) => ErrorKind::InvalidInput,
         }
     }
 
     /// Returns the rank that reports the error, where the error names it.
     pub fn rank(&self) -> Option<u32> {
-        self.runtime().and_then(runtime::Error::rank)
+        self.runtime().and_then(mscclpp_exec::Error::rank)
     }
 
     /// Returns the operation that failed: of a plan, `rank 3 / thread block 0 / operation 5 (put)`, of a call, its name.
     pub fn operation(&self) -> Option<String> {
-        self.runtime().and_then(runtime::Error::operation)
+        self.runtime().and_then(mscclpp_exec::Error::operation)
     }
 
     /// Returns the rank that the failure began with, and why; none if no other rank caused the error.
     pub fn root_cause(&self) -> Option<RootCause> {
-        self.runtime().and_then(runtime::Error::root_cause)
+        self.runtime().and_then(mscclpp_exec::Error::root_cause)
     }
 
     /// Returns the ranks that the communicator has lost by this failure, ascending; for [`Communicator::shrink`].
     pub fn lost(&self) -> Vec<u32> {
-        self.runtime().map(runtime::Error::lost).unwrap_or_default()
+        self.runtime().map(mscclpp_exec::Error::lost).unwrap_or_default()
     }
 
-    fn runtime(&self) -> Option<&runtime::Error> {
-        match self {
-            Self::Runtime(error) => Some(error),
+    /// Returns what is wrong with a program or a plan file; none if something else failed.
+    pub fn findings(&self) -> Option<&prelude::Diagnostics> {
+        match &self.0 {
+            Cause::Program(findings) => Some(findings),
+            _ => None,
+        }
+    }
+
+    fn runtime(&self) -> Option<&mscclpp_exec::Error> {
+        match &self.0 {
+            Cause::Runtime(error) => Some(error),
             _ => None,
         }
     }
 }
 
+macro_rules! from {
+    ($($source:ty),+) => {
+        $(impl From<$source> for Error {
+            fn from(error: $source) -> Self {
+                Self(error.into())
+            }
+        })+
+    };
+}
+
+from!(
+    mscclpp_core::diag::Diagnostics,
+    mscclpp_core::plan::image::ImageError,
+    mscclpp_exec::Error,
+    mscclpp_select::LoadError,
+    mscclpp_select::RegistryError
+);
+
 #[cfg(feature = "process")]
 impl From<mscclpp_bootstrap::Error> for Error {
     fn from(error: mscclpp_bootstrap::Error) -> Self {
-        Self::Runtime(error.into())
+        mscclpp_exec::Error::from(error).into()
     }
 }
 
 impl From<mscclpp_communicator::tune::TableError> for Error {
     fn from(error: mscclpp_communicator::tune::TableError) -> Self {
-        Self::Runtime(error.into())
+        mscclpp_exec::Error::from(error).into()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
     }
 }
 
 impl std::fmt::Debug for Error {
     /// The message, for those who return the error from `main` or unwrap it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Program(findings) => std::fmt::Debug::fmt(findings, f),
-            Self::Runtime(error) => std::fmt::Display::fmt(&error.diagnostic(), f),
+        match &self.0 {
+            Cause::Program(findings) => std::fmt::Debug::fmt(findings, f),
+            Cause::Runtime(error) => std::fmt::Display::fmt(&error.diagnostic(), f),
             other => std::fmt::Display::fmt(other, f),
         }
     }

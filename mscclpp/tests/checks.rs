@@ -1,10 +1,10 @@
 //! What is checked of a collective's plans, at compile time and at run time, and of plans from files.
 
-use mscclpp::compiler::check::LoadOptions;
-use mscclpp::compiler::check::{Checks, Level};
-use mscclpp::compiler::diag::Code;
-use mscclpp::compiler::plan::json;
+use mscclpp::compiler::LoadOptions;
+use mscclpp::compiler::{Checks, Level};
 use mscclpp::prelude::*;
+use mscclpp::raw::core::diag::Code;
+use mscclpp::raw::core::plan::json;
 
 /// Both thread blocks write the same into the same chunk.
 #[collective(Test(input = 1, output = 1), ranks = 2, allow(race, redundant_transfer))]

@@ -1,6 +1,7 @@
-//! The public items of the published crates are those of `docs/api.txt`, so that a change of the API is seen in review.
+//! The public items of the facade are those of `docs/api.txt`, so that a change of the interface is seen in review.
 //!
-//! `scripts/api.sh` lets rustdoc describe the crates and runs this test; `MSCCLPP_BLESS=1 scripts/api.sh` rewrites the page.
+//! `scripts/api.sh` lets rustdoc describe the crates and runs this test; `MSCCLPP_BLESS=1 scripts/api.sh` rewrites the page. All other
+//! crates are parts of the implementation: what `mscclpp` re-exports of them is listed, at its path there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,31 +9,120 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Crates whose items are listed, by the names of their folders in the documentation.
-const CRATES: [&str; 12] = [
-    "mscclpp",
+/// The crate whose items are listed.
+const INTERFACE: &str = "mscclpp";
+
+/// Crates that it re-exports items of.
+const PARTS: [&str; 12] = [
     "mscclpp_plan",
     "mscclpp_check",
     "mscclpp_core",
+    "mscclpp_macros",
     "mscclpp_algorithms",
     "mscclpp_bootstrap",
+    "mscclpp_base",
+    "mscclpp_transport",
     "mscclpp_exec",
     "mscclpp_select",
     "mscclpp_communicator",
-    "mscclpp_validate",
-    "mscclpp_fuzz",
     "mscclpp_kernels",
 ];
-
-/// Crates that are no interface: only what others re-export of them is listed, there.
-const INTERNAL: [&str; 2] = ["mscclpp_base", "mscclpp_transport"];
 
 /// What rustdoc says of a crate.
 struct Docs {
     index: BTreeMap<String, Value>,
-    root: String,
-    /// Those of the internal crates, by their names.
-    internal: BTreeMap<&'static str, Docs>,
+    root: Value,
+}
+
+/// What rustdoc says of all crates.
+struct Crates(BTreeMap<String, Docs>);
+
+/// The items that were found, and where each was found first.
+#[derive(Default)]
+struct Page {
+    lines: BTreeSet<String>,
+    first: BTreeMap<(String, String), String>,
+}
+
+impl Crates {
+    fn load(folder: &Path) -> Self {
+        let load = |name: &str| (name.to_owned(), Docs::load(&folder.join(format!("{name}.json"))));
+        Self(PARTS.into_iter().chain([INTERFACE]).map(load).collect())
+    }
+
+    /// Returns the crate that defines what a path names, and its id there; none if the path names a crate.
+    fn resolve(&self, path: &str) -> Option<(&str, &Value)> {
+        let (name, rest) = path.split_once("::")?;
+        let (name, docs) = self.0.get_key_value(name)?;
+        let mut at = &docs.root;
+        let mut segments = rest.split("::");
+        while let Some(segment) = segments.next() {
+            let (.., module) = docs.get(at)?;
+            // What a module re-exports as a whole comes after what it names.
+            let mut globs = Vec::new();
+            let mut named = None;
+            for child in list(&module["items"]) {
+                match docs.get(child) {
+                    Some((_, "use", inner)) if inner["is_glob"] == true => globs.push(inner),
+                    Some((_, "use", inner)) if inner["name"] == segment => named = Some((&inner["id"], Some(inner))),
+                    Some((name, kind, _)) if kind != "use" && name == segment => named = Some((child, None)),
+                    _ => continue,
+                }
+            }
+            let after: Vec<_> = segments.clone().collect();
+            let follow = |source: &Value, own: Option<&str>| {
+                let source = source["source"].as_str()?;
+                let path =
+                    own.into_iter().chain(after.iter().copied()).fold(source.to_owned(), |path, one| path + "::" + one);
+                self.resolve(&path)
+            };
+            match named {
+                Some((id, _)) if docs.get(id).is_some() => at = id,
+                Some((_, Some(source))) => return follow(source, None),
+                _ => return globs.into_iter().find_map(|glob| follow(glob, Some(segment))),
+            }
+        }
+        Some((name, at))
+    }
+
+    /// Adds the items of a module of the interface.
+    fn module(&self, id: &Value, path: &str, page: &mut Page) {
+        let docs = &self.0[INTERFACE];
+        let Some((.., inner)) = docs.get(id) else { return };
+        // What is here before what is in its modules: an item is listed at its shortest path.
+        let is_module = |child: &Value| matches!(docs.get(child), Some((_, "module", _)));
+        let (modules, items): (Vec<_>, Vec<_>) = list(&inner["items"]).partition(|child| is_module(child));
+        for child in items {
+            match docs.get(child) {
+                Some((_, "use", inner)) => {
+                    let (source, name) = (inner["source"].as_str().unwrap_or_default(), &inner["name"]);
+                    let path = format!("{path}::{}", name.as_str().unwrap_or_default());
+                    match self.resolve(source) {
+                        Some((name, id)) => self.item(name, id, &path, page),
+                        None if docs.get(&inner["id"]).is_some() => self.item(INTERFACE, &inner["id"], &path, page),
+                        None => _ = page.lines.insert(format!("use {path} = {source}")),
+                    }
+                }
+                Some((name, ..)) => self.item(INTERFACE, child, &format!("{path}::{name}"), page),
+                None => {}
+            }
+        }
+        for child in modules {
+            let name = docs.get(child).map(|(name, ..)| name).unwrap_or_default();
+            self.module(child, &format!("{path}::{name}"), page);
+        }
+    }
+
+    fn item(&self, name: &str, id: &Value, path: &str, page: &mut Page) {
+        let key = (name.to_owned(), id.to_string());
+        match page.first.get(&key) {
+            Some(first) => _ = page.lines.insert(format!("use {path} = {first}")),
+            None => {
+                page.first.insert(key, path.to_owned());
+                self.0[name].item(id, path, &mut page.lines);
+            }
+        }
+    }
 }
 
 impl Docs {
@@ -40,27 +130,7 @@ impl Docs {
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut docs: Value = serde_json::from_str(&text).expect("JSON of rustdoc");
         let Value::Object(index) = docs["index"].take() else { panic!("no index in {}", path.display()) };
-        Self { index: index.into_iter().collect(), root: docs["root"].to_string(), internal: BTreeMap::new() }
-    }
-
-    fn root(&self) -> Value {
-        serde_json::from_str(&self.root).expect("an id")
-    }
-
-    /// Returns the item of an internal crate that a path names.
-    fn internal(&self, path: &str) -> Option<(&Self, Value)> {
-        let mut segments = path.split("::");
-        let docs = self.internal.get(segments.next()?)?;
-        let mut at = docs.root();
-        for segment in segments {
-            let (.., module) = docs.get(&at)?;
-            let named = docs.children(&module["items"]).find_map(|child| match docs.get(child)? {
-                (_, "use", inner) => (inner["name"] == segment).then(|| inner["id"].clone()),
-                (name, ..) => (name == segment).then(|| child.clone()),
-            });
-            at = named?;
-        }
-        Some((docs, at))
+        Self { index: index.into_iter().collect(), root: docs["root"].take() }
     }
 
     fn get(&self, id: &Value) -> Option<(&str, &str, &Value)> {
@@ -73,44 +143,13 @@ impl Docs {
         list.as_array().into_iter().flatten()
     }
 
-    /// Adds the items of a module.
-    fn module(&self, id: &Value, path: &str, out: &mut BTreeSet<String>, open: &mut Vec<String>) {
-        let Some((_, _, inner)) = self.get(id) else { return };
-        // A module that re-exports one of those around it would never end.
-        if open.contains(&id.to_string()) {
-            return;
-        }
-        open.push(id.to_string());
-        for child in self.children(&inner["items"]) {
-            let Some((name, kind, inner)) = self.get(child) else { continue };
-            if kind == "use" {
-                let (target, name) = (&inner["id"], inner["name"].as_str().unwrap_or_default());
-                match self.get(target) {
-                    Some((_, "module", _)) if inner["is_glob"] == true => self.module(target, path, out, open),
-                    Some(_) => self.item(target, &format!("{path}::{name}"), out, open),
-                    None => {
-                        let source = inner["source"].as_str().unwrap_or_default();
-                        match self.internal(source) {
-                            Some((docs, id)) => docs.item(&id, &format!("{path}::{name}"), out, &mut Vec::new()),
-                            None => _ = out.insert(format!("use {path}::{name} = {source}")),
-                        }
-                    }
-                }
-            } else {
-                self.item(child, &format!("{path}::{name}"), out, open);
-            }
-        }
-        open.pop();
-    }
-
     /// Adds an item with its fields, variants and methods.
-    fn item(&self, id: &Value, path: &str, out: &mut BTreeSet<String>, open: &mut Vec<String>) {
+    fn item(&self, id: &Value, path: &str, out: &mut BTreeSet<String>) {
         let Some((_, kind, inner)) = self.get(id) else { return };
         if self.index[&id.to_string()]["attrs"].to_string().contains("hidden") {
             return;
         }
         match kind {
-            "module" => self.module(id, path, out, open),
             "function" => _ = out.insert(format!("fn {path}{}", signature(inner))),
             "constant" => _ = out.insert(format!("const {path}: {}", ty(&inner["type"]))),
             "static" => _ = out.insert(format!("static {path}: {}", ty(&inner["type"]))),
@@ -297,18 +336,15 @@ fn ty(value: &Value) -> String {
 #[ignore = "scripts/api.sh lets rustdoc describe the crates and runs it"]
 fn public_items_are_those_of_the_page() {
     let folder = std::env::var_os("MSCCLPP_RUSTDOC_JSON").expect("scripts/api.sh names the folder");
-    let mut page = String::from("Public items of the published crates, one per line; written by scripts/api.sh.\n");
-    let load = |name: &str| Docs::load(&Path::new(&folder).join(format!("{name}.json")));
-    for name in CRATES {
-        let docs = Docs { internal: INTERNAL.into_iter().map(|name| (name, load(name))).collect(), ..load(name) };
-        let mut out = BTreeSet::new();
-        docs.module(&docs.root(), name, &mut out, &mut Vec::new());
-        // In the order of paths, with what an item contains after it.
-        let mut lines: Vec<_> = out.into_iter().collect();
-        let key = |line: &String| line.split_once(' ').map(|(_, path)| path.replace('.', "::")).unwrap_or_default();
-        lines.sort_by_key(key);
-        _ = write!(page, "\n# {name}: {} items\n\n{}\n", lines.len(), lines.join("\n"));
-    }
+    let crates = Crates::load(Path::new(&folder));
+    let mut found = Page::default();
+    crates.module(&crates.0[INTERFACE].root, INTERFACE, &mut found);
+    // In the order of paths, with what an item contains after it.
+    let mut lines: Vec<_> = found.lines.into_iter().collect();
+    let key = |line: &String| line.split_once(' ').map(|(_, path)| path.replace('.', "::")).unwrap_or_default();
+    lines.sort_by_key(key);
+    let mut page = String::from("The public items of mscclpp, one per line; written by scripts/api.sh.\n");
+    _ = write!(page, "\n{} items\n\n{}\n", lines.len(), lines.join("\n"));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/api.txt");
     if std::env::var_os("MSCCLPP_BLESS").is_some() {
         std::fs::write(&path, page).expect("the page can be written");

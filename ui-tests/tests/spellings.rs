@@ -79,7 +79,7 @@ fn names() -> BTreeSet<&'static str> {
         "Communicator::rank" => Communicator::rank;
         "Communicator::num_ranks" => Communicator::num_ranks;
         "bootstrap::Address" => |text: &str| text.parse::<bootstrap::Address>();
-        "bootstrap::Bootstrap::ranks_per_node" => bootstrap::Bootstrap::ranks_per_node;
+        "Communicator::ranks_per_node" => Communicator::ranks_per_node;
         "select::Algorithm::native" => |f: fn(select::Call<'_>) -> _| select::Algorithm::native("", CollectiveKind::AllReduce, f);
         "select::Algorithm::kernels" => {
             fn _there<T: cuda::native::NativeAlgorithm>(t: T) -> select::Algorithm {

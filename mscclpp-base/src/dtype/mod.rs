@@ -80,17 +80,20 @@ data_types! {
 
 impl DataType {
     /// Returns whether values are integers.
+    #[doc(hidden)]
     pub const fn is_integer(self) -> bool {
         matches!(self, Self::I8 | Self::U8 | Self::I32 | Self::U32 | Self::I64 | Self::U64)
     }
 
     /// Returns whether there are no negative values.
+    #[doc(hidden)]
     pub const fn is_unsigned(self) -> bool {
         matches!(self, Self::U8 | Self::U32 | Self::U64)
     }
 
     /// Returns the number of significant bits: every integer up to 2 to this power is exact, or every 16th up to 1 where 1.875 is the
     /// largest value. For integers, the bits of the largest value.
+    #[doc(hidden)]
     pub const fn significant_bits(self) -> u32 {
         match self {
             Self::I8 => 7,

@@ -34,6 +34,7 @@ pub enum AccumType {
 
 impl AccumType {
     /// Returns the name used in messages.
+    #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -43,6 +44,7 @@ impl AccumType {
     }
 
     /// Returns whether elements of a type can be combined in this type.
+    #[doc(hidden)]
     pub const fn supports(self, dtype: DataType) -> bool {
         match self {
             Self::Native => true,
@@ -52,6 +54,7 @@ impl AccumType {
     }
 
     /// Returns whether this type is wider than elements of `dtype`.
+    #[doc(hidden)]
     pub const fn is_wider_than(self, dtype: DataType) -> bool {
         match self {
             Self::Native => false,

@@ -69,6 +69,7 @@ impl Communicator {
     /// # Errors
     /// Those of `all_to_all_v`; [`Error::PartLength`] if a rank sends another number of elements, on all ranks.
     #[track_caller]
+    #[doc(hidden)]
     pub fn all_to_all_v_checked<T: Element>(
         &self,
         input: &[T],

@@ -42,6 +42,7 @@ impl Communicator {
     /// # Errors
     /// See [`Communicator`].
     #[track_caller]
+    #[doc(hidden)]
     pub fn agree_in_place(&self, request: &Request, in_place: bool) -> Result<bool, Error> {
         let request = Request { in_place: false, ..*request };
         if let Some(form) = self.inner.forms.find(&request, self.num_ranks(), in_place) {

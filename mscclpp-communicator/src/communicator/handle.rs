@@ -223,6 +223,11 @@ impl Communicator {
         self.inner.bootstrap.num_ranks()
     }
 
+    /// Returns the number of ranks of each node; 1 if nodes have different numbers.
+    pub fn ranks_per_node(&self) -> u32 {
+        self.inner.bootstrap.ranks_per_node()
+    }
+
     /// Returns the control plane: small messages and agreements among the ranks.
     pub fn bootstrap(&self) -> &Arc<Bootstrap> {
         &self.inner.bootstrap
@@ -336,17 +341,19 @@ impl Communicator {
     /// # Errors
     /// See [`Communicator`].
     #[track_caller]
+    #[doc(hidden)]
     pub fn agree(&self, flag: bool) -> Result<bool, Error> {
         self.wait_for_started();
         self.connected_for("agree")?.control("agree", |bootstrap| bootstrap.agree(flag))
     }
 
     /// Returns the registry that selects algorithms. Unless [`set_registry`](Self::set_registry) was called, the built-in
-    /// algorithms and the tuning table that the environment names; the first call compares it among the ranks.
+    /// algorithms, and the plans and the tuning table that the environment names; the first call compares it among the ranks.
     ///
     /// # Errors
-    /// [`Error::TuningTable`] if the table cannot be read; [`Error::Bootstrap`] if ranks differ, with the first difference.
+    /// [`Error::TuningTable`] and [`Error::Environment`] for what the environment names; [`Error::Bootstrap`] if ranks differ, with the first difference.
     #[track_caller]
+    #[doc(hidden)]
     pub fn registry(&self) -> Result<Arc<Registry>, Error> {
         if let Some(registry) = &*self.lock_registry() {
             return Ok(Arc::clone(registry));
@@ -391,9 +398,16 @@ impl Communicator {
     fn compare(&self, registry: &Registry) -> Result<(), Error> {
         let (limits, table) = (registry.launch_limits().to_string(), registry.table_fingerprint());
         let version = ("version of mscclpp", env!("CARGO_PKG_VERSION"));
+        let order = OrderPolicy::from_env()?.name();
         // The fingerprint covers limits and table as well, but does not name them.
         let algorithms = ("set of algorithms", &*registry.fingerprint());
-        let values = [version, ("launch limit", &limits), ("tuning table", &table), algorithms];
+        let values = [
+            version,
+            ("order of MSCCLPP_ORDER", order),
+            ("launch limit", &limits),
+            ("tuning table", &table),
+            algorithms,
+        ];
         self.executor()?.control("comparison of algorithms", |bootstrap| bootstrap.compare(&values))
     }
 
@@ -403,12 +417,13 @@ impl Communicator {
 
     /// States, on all ranks alike, that all buffers of the following calls are registered. The selection of algorithms takes
     /// it into account; registered buffers are used without copies also without it.
+    #[doc(hidden)]
     pub fn assume_registered(&self, registered: bool) {
         self.inner.assume_registered.store(registered, Ordering::Relaxed);
     }
 
     /// Sets what the following calls demand of the order in which they reduce floats, on all ranks alike:
-    /// [`OrderPolicy::SameOnAllRanks`] unless set.
+    /// unless set, what `MSCCLPP_ORDER` names, or [`OrderPolicy::SameOnAllRanks`].
     ///
     /// ```
     /// # use mscclpp_core::types::ReduceOp;
@@ -426,6 +441,7 @@ impl Communicator {
     }
 
     /// Returns what calls demand of the order in which they reduce floats.
+    #[doc(hidden)]
     pub fn order_policy(&self) -> OrderPolicy {
         let number = self.inner.order.load(Ordering::Relaxed);
         OrderPolicy::ALL.get(usize::from(number)).copied().unwrap_or_default()
@@ -437,6 +453,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Busy`].
+    #[doc(hidden)]
     pub fn force_algorithm(&self, choice: Option<(CollectiveKind, Choice)>) -> Result<(), Error> {
         let mut calls = self.calls()?;
         if calls.forced.set(choice) {
@@ -465,6 +482,7 @@ impl Communicator {
     }
 
     /// Returns the request of a call with `bytes` bytes in the larger of a rank's input and output.
+    #[doc(hidden)]
     pub fn request_of(&self, collective: CollectiveKind, dtype: DataType, bytes: u64) -> Request {
         Request {
             ranks_per_node: self.inner.bootstrap.ranks_per_node(),
@@ -517,7 +535,8 @@ impl Communicator {
             calls: Mutex::default(),
             mark: ProcessMark::new(),
             assume_registered: AtomicBool::new(false),
-            order: AtomicU8::new(OrderPolicy::default() as u8),
+            // One that does not exist is an error of the first call, which asks for the registry.
+            order: AtomicU8::new(OrderPolicy::from_env().unwrap_or_default() as u8),
             forms: Forms::default(),
             queue: CallQueue::default(),
             pairs: Pairs::default(),

@@ -98,6 +98,7 @@ impl Communicator {
     /// rank is on this node and has received all but the last ones.
     ///
     /// No other thread may make transfers between the two ranks.
+    #[doc(hidden)]
     pub fn sends_at_once<T: Element>(&self, lens: &[usize], peer: u32) -> bool {
         let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(pair) = pairs.get(&(peer, Sequence::OfSlices)) else { return false };
@@ -114,6 +115,7 @@ impl Communicator {
 
     /// Returns whether the other rank has started a transfer of slices that this rank has yet to make. What ranks of other nodes have
     /// started is not known here.
+    #[doc(hidden)]
     pub fn has_started_transfer(&self, peer: u32) -> bool {
         let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner);
         let executor =

@@ -35,6 +35,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Select`] and [`Error::NoPlan`] if a call cannot be made with one rank fewer; [`Error::Busy`].
+    #[doc(hidden)]
     pub fn prepare_for_shrink(&self) -> Result<usize, Error> {
         let calls = self.calls()?;
         let Some(registry) = self.lock_registry().clone() else { return Ok(0) };
@@ -65,6 +66,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Bootstrap::listen_for_newcomers`].
+    #[doc(hidden)]
     pub fn listen_for_newcomers(&self) -> Result<RootListener, Error> {
         Ok(self.inner.bootstrap.listen_for_newcomers()?)
     }

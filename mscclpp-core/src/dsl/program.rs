@@ -42,11 +42,13 @@ impl Program {
     ///
     /// # Errors
     /// Returns the findings of all calls.
+    #[doc(hidden)]
     pub fn finish(self) -> Result<Trace, Diagnostics> {
         self.recorder.into_inner().finish()
     }
 
     /// Sets the source location of the following operations, instead of the caller's; `None` restores the caller's.
+    #[doc(hidden)]
     pub fn set_location(&self, location: Option<SourceLocation>) {
         self.recorder.borrow_mut().set_location(location);
     }
@@ -58,6 +60,7 @@ impl Program {
     }
 
     /// Adds a finding of the caller to those of the program, in order.
+    #[doc(hidden)]
     pub fn report(&self, diagnostic: Diagnostic) {
         self.recorder.borrow_mut().report(diagnostic);
     }
@@ -65,11 +68,13 @@ impl Program {
     /// Removes and returns the findings so far, for a caller that reports the findings of each call itself.
     ///
     /// [`finish`](Self::finish) no longer returns them: the caller rejects the program.
+    #[doc(hidden)]
     pub fn take_findings(&self) -> Diagnostics {
         self.recorder.borrow_mut().take_findings()
     }
 
     /// Returns the number of operations recorded so far.
+    #[doc(hidden)]
     pub fn num_operations(&self) -> usize {
         self.recorder.borrow().num_operations()
     }
@@ -92,12 +97,14 @@ impl Program {
 
     /// Begins a pipeline: [`pipeline`](Self::pipeline) calls it before the body.
     #[track_caller]
+    #[doc(hidden)]
     pub fn begin_pipeline(&self, unit: u64, num_chunks: usize) {
         self.mark();
         self.recorder().begin_pipeline(unit, num_chunks);
     }
 
     /// Ends a pipeline: [`pipeline`](Self::pipeline) calls it after the body.
+    #[doc(hidden)]
     pub fn end_pipeline(&self) {
         self.recorder().end_pipeline();
     }

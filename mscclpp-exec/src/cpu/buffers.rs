@@ -52,11 +52,13 @@ impl Buffers {
     }
 
     /// Returns the number of ranks.
+    #[doc(hidden)]
     pub fn num_ranks(&self) -> u32 {
         self.ranks.len() as u32
     }
 
     /// Returns the type of the elements.
+    #[doc(hidden)]
     pub fn dtype(&self) -> DataType {
         self.dtype
     }

@@ -67,21 +67,25 @@ impl PreparedPlan {
     }
 
     /// Returns the message.
+    #[doc(hidden)]
     pub fn message(&self) -> &Message {
         &self.params.message
     }
 
     /// Returns the collective that the plan implements.
+    #[doc(hidden)]
     pub fn collective(&self) -> Collective {
         self.program().shape.collective
     }
 
     /// Returns the number of ranks.
+    #[doc(hidden)]
     pub fn num_ranks(&self) -> u32 {
         self.world.ranks
     }
 
     /// Returns the reduction; `None` if the plan does not reduce. For a plan with several reductions, `Sum`.
+    #[doc(hidden)]
     pub fn reduction(&self) -> Option<ReduceOp> {
         self.params.reduction
     }
@@ -112,6 +116,7 @@ impl PreparedPlan {
     /// Overwrites the plan's scratch with pseudo-random bytes. A launch that reads scratch that none of its operations
     /// wrote then computes with these bytes instead of those of an earlier launch, or zeros. Packets are not
     /// overwritten, because flags separate launches.
+    #[doc(hidden)]
     pub fn scramble_scratch(&mut self, seed: u64) {
         let mut random = Random(seed);
         for rank in lock(&self.context.scratch).iter_mut() {

@@ -280,21 +280,25 @@ impl Buffers {
     }
 
     /// Returns the number of ranks, in all processes.
+    #[doc(hidden)]
     pub fn num_ranks(&self) -> u32 {
         self.parts.len() as u32
     }
 
     /// Returns whether a rank is one of this process.
+    #[doc(hidden)]
     pub fn is_local(&self, rank: u32) -> bool {
         self.driver(rank).is_some()
     }
 
     /// Returns the switch channels over input and output, and how their members reach one another.
+    #[doc(hidden)]
     pub fn switch_paths(&self) -> &[SwitchPath] {
         self.binding.switch_paths()
     }
 
     /// Returns the type of the elements.
+    #[doc(hidden)]
     pub fn dtype(&self) -> DataType {
         self.dtype
     }

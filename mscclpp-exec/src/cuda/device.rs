@@ -80,11 +80,13 @@ impl Device {
     }
 
     /// Opens a device of another driver than CUDA's, such as a simulator.
+    #[doc(hidden)]
     pub fn with_driver(driver: SharedDriver) -> Self {
         Self::with_cache(driver, Cache::from_environment())
     }
 
     /// Opens a device of another driver, with a separate cache for what is compiled at run time.
+    #[doc(hidden)]
     pub fn with_cache(driver: SharedDriver, cache: Cache) -> Self {
         let (kernels, modules, counters) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { inner: Arc::new(Inner { driver, kernels, cache, modules, counters }) }
@@ -111,6 +113,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Jit`] with the reason why there is none.
+    #[doc(hidden)]
     pub fn compiler(&self) -> Result<&dyn jit::Compiler, Error> {
         Ok(self.driver().compiler()?)
     }
@@ -133,6 +136,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Driver`].
+    #[doc(hidden)]
     pub fn priority_stream(&self) -> Result<Stream, Error> {
         Stream::with_priority(self, Priority::Highest)
     }
@@ -157,11 +161,13 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Driver`].
+    #[doc(hidden)]
     pub fn peers(&self) -> Result<Vec<Peer>, Error> {
         Ok(self.driver().peers()?)
     }
 
     /// Returns whether both ends of memory, which is not empty, are in allocations that the driver knows.
+    #[doc(hidden)]
     pub fn is_allocated(&self, memory: DeviceSlice) -> bool {
         let ends = [Some(memory.address), memory.address.checked_add(memory.bytes.saturating_sub(1))];
         ends.into_iter().all(|end| end.is_some_and(|address| self.driver().allocation(address).is_ok()))
@@ -223,6 +229,7 @@ impl Device {
     /// # Safety
     /// The kernels must have the names and arguments of those of [`Source::executor`], and access either the same
     /// memory in the same order or memory that exists as long as the device.
+    #[doc(hidden)]
     pub unsafe fn replace_kernels(&self, dtype: DataType, accumulate: AccumType, source: &Source) -> Result<(), Error> {
         let module = self.module(source)?;
         let opened = self.open_kernels(None, |name| Ok(module.function(name)?.handle))?;

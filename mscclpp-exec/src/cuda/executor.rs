@@ -304,6 +304,7 @@ impl Executor {
 
     /// Returns the number of thread blocks that each rank may have so that those of all ranks on a device are co-resident, if each
     /// fills a multiprocessor and one multiprocessor is the driver's; the same on all ranks.
+    #[doc(hidden)]
     pub fn max_blocks(&self) -> u32 {
         let Inner { devices, numbers, device_of, group, .. } = &*self.inner;
         if let Some(group) = group {
@@ -327,6 +328,7 @@ impl Executor {
     }
 
     /// Returns how long an operation of a launch waits: [`Options::timeout`], or its default for these ranks.
+    #[doc(hidden)]
     pub fn timeout(&self) -> Duration {
         self.inner.timeout
     }

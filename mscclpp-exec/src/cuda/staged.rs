@@ -52,6 +52,7 @@ pub enum Access {
 
 impl PreparedPlan {
     /// Returns how launches of a call use the memory that its caller lends; the same on all ranks.
+    #[doc(hidden)]
     pub fn access(&self) -> Access {
         let program = self.program();
         let Collective { in_place, kind, root, .. } = self.collective();
@@ -72,6 +73,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`launch_bound`](Self::launch_bound).
+    #[doc(hidden)]
     pub fn launch_own(
         &mut self,
         input: Option<StagedPart<'_>>,
@@ -96,6 +98,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
+    #[doc(hidden)]
     pub fn stage(&self, buffers: &Arc<[DeviceBuffer; 2]>) -> Result<Staged, Error> {
         let [input, output] = self.lens();
         let slice = |at: usize, bytes| DeviceSlice { bytes, ..buffers[at].whole() };
@@ -112,6 +115,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`launch_bound`](Self::launch_bound).
+    #[doc(hidden)]
     pub fn launch_staged(
         &mut self,
         staged: &Staged,
@@ -143,6 +147,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`launch_bound`](Self::launch_bound).
+    #[doc(hidden)]
     pub fn launch_lent(
         &mut self,
         binding: &Binding,
@@ -172,6 +177,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
+    #[doc(hidden)]
     pub fn read<T: Element>(&self, memory: &Lent<'_>) -> Result<Vec<T>, Error> {
         let device = self.devices().next();
         let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
@@ -198,6 +204,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
+    #[doc(hidden)]
     pub fn copy_lent(&self, device: &super::Device, to: &Lent<'_>, from: &Lent<'_>) -> Result<(), Error> {
         let lane = self.on(device.driver())?;
         let (to, from) = (to.as_slice(), from.as_slice());

@@ -100,6 +100,7 @@ impl Stream {
     /// It must be a stream of this device's primary context and exist as long as the result is used. The default stream
     /// of each thread (`CU_STREAM_PER_THREAD`) is a different stream in every thread, so the result must stay in the
     /// thread that created it.
+    #[doc(hidden)]
     pub unsafe fn from_raw(device: &Device, stream: usize) -> Self {
         Self { lanes: smallvec![Lane::foreign(device, Handle(stream))] }
     }
@@ -110,11 +111,13 @@ impl Stream {
     ///
     /// # Safety
     /// It must be a stream of this device's primary context.
+    #[doc(hidden)]
     pub unsafe fn id_of_raw(device: &Device, stream: usize) -> u64 {
         device.driver().stream_id(Handle(stream)).unwrap_or(stream as u64)
     }
 
     /// Joins streams of several devices into one, for launches of an executor on all of them.
+    #[doc(hidden)]
     pub fn join(streams: impl IntoIterator<Item = Self>) -> Self {
         Self { lanes: streams.into_iter().flat_map(|stream| stream.lanes).collect() }
     }
@@ -160,6 +163,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Driver`].
+    #[doc(hidden)]
     pub fn is_idle(&self) -> Result<bool, Error> {
         let mut is_idle = true;
         for lane in &self.lanes {
@@ -250,6 +254,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`event`](Self::event).
+    #[doc(hidden)]
     pub fn untimed_event(&self) -> Result<Event, Error> {
         let lane = self.lanes.first().ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
         Ok(Event::on(lane)?)
@@ -272,6 +277,7 @@ impl Stream {
     ///
     /// # Safety
     /// The memory must stay allocated until the wait has ended.
+    #[doc(hidden)]
     pub unsafe fn wait_value(&self, address: u64, value: u64) -> Result<(), Error> {
         self.lanes.iter().try_for_each(|lane| Ok(lane.driver().wait_value(address, value, lane.handle)?))
     }
@@ -283,6 +289,7 @@ impl Stream {
     ///
     /// # Safety
     /// The memory must stay allocated until the store is done, and no other code may access it but by atomic operations.
+    #[doc(hidden)]
     pub unsafe fn write_value(&self, address: u64, value: u64) -> Result<(), Error> {
         self.lanes.iter().try_for_each(|lane| Ok(lane.driver().write_value(address, value, lane.handle)?))
     }

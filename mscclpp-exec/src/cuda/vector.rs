@@ -87,6 +87,7 @@ impl<T: Element> DeviceVec<T> {
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
+    #[doc(hidden)]
     pub fn shareable(device: &Device, len: usize) -> Result<Self, Error> {
         refuse_in_capture("cannot allocate memory")?;
         let own = device.ordinal();
@@ -110,16 +111,19 @@ impl<T: Element> DeviceVec<T> {
     }
 
     /// Returns the elements of an allocation, which has `len` of them.
+    #[doc(hidden)]
     pub fn of(memory: Arc<DeviceBuffer>, len: usize, registration: Option<Registration>) -> Self {
         Self { memory, len, registration, elements: PhantomData }
     }
 
     /// Returns another handle of the same elements, for internal use: calls on them may race.
+    #[doc(hidden)]
     pub fn share(&self) -> Self {
         Self::of(Arc::clone(&self.memory), self.len, self.registration)
     }
 
     /// Frees the elements, which no work uses, without a wait for the streams that used them.
+    #[doc(hidden)]
     pub fn free_unused(self) {
         let _unused = Unused::begin();
         drop(self);
@@ -136,6 +140,7 @@ impl<T: Element> DeviceVec<T> {
     }
 
     /// Returns whether it is registered with a communicator.
+    #[doc(hidden)]
     pub fn is_registered(&self) -> bool {
         self.registration.is_some()
     }

@@ -10,6 +10,7 @@ impl Verifier {
     ///
     /// # Errors
     /// [`Error::Driver`].
+    #[doc(hidden)]
     pub fn fill_device(&self, buffers: &mut Buffers) -> Result<(), Error> {
         for rank in (0..buffers.num_ranks()).filter(|&rank| buffers.is_local(rank)).collect::<Vec<_>>() {
             buffers.write_output(rank, &vec![FILL_BYTE; buffers.output(rank).bytes as usize])?;
@@ -25,6 +26,7 @@ impl Verifier {
     ///
     /// # Errors
     /// [`Error::Driver`].
+    #[doc(hidden)]
     pub fn check_device(&self, buffers: &Buffers) -> Result<VerifyReport, Error> {
         let mut outputs = Vec::new();
         for rank in (0..buffers.num_ranks()).filter(|&rank| buffers.is_local(rank)) {

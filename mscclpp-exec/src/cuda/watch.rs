@@ -18,6 +18,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Driver`].
+    #[doc(hidden)]
     pub fn synchronize_watching(&self, mut check: impl FnMut()) -> Result<(), Error> {
         let begin = Instant::now();
         let mut next_check = begin;

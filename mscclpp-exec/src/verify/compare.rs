@@ -107,6 +107,7 @@ impl Verifier {
     }
 
     /// Creates a verifier with values of a pattern.
+    #[doc(hidden)]
     pub fn with_pattern(prepared: &impl Prepared, seed: u64, pattern: Pattern) -> Self {
         let BoundPlan { program, params } = prepared.bound();
         let (dtype, layout) = (params.message.dtype, params.layout);
@@ -130,6 +131,7 @@ impl Verifier {
 
     /// Sets expectations other than those of the plan.
     #[must_use]
+    #[doc(hidden)]
     pub fn with_expectations(mut self, expectations: &[Expectation]) -> Self {
         self.expectations = expectations.to_vec();
         self
@@ -177,6 +179,7 @@ impl Verifier {
     }
 
     /// Writes the input of one rank.
+    #[doc(hidden)]
     pub fn write_input(&self, rank: u32, input: &mut [u8]) {
         let dtype = self.dtype();
         for (index, element) in input.chunks_exact_mut(dtype.size()).enumerate() {
@@ -213,6 +216,7 @@ impl Verifier {
     }
 
     /// Compares the outputs of some ranks.
+    #[doc(hidden)]
     pub fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
         let mut report = VerifyReport { checked: 0, wrong: 0, first_mismatch: None };
         let covered = || outputs.iter().filter(|&&(rank, _)| self.expected.covers(rank));

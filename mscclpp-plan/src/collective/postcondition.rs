@@ -46,6 +46,7 @@ pub struct ChunkCounts {
 impl Collective {
     /// Returns the postconditions of the output of a rank, in ascending order of chunks; chunks without a postcondition
     /// may hold anything. `Custom` and `Test` have none.
+    #[doc(hidden)]
     pub fn postconditions(&self, extent: ChunkCounts, rank: u32) -> impl Iterator<Item = Postcondition> + use<> {
         use CollectiveKind as K;
         let ChunkCounts { num_ranks: ranks, input: _, output, distance } = extent;

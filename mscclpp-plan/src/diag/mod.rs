@@ -120,6 +120,7 @@ impl fmt::Debug for Diagnostics {
 
 impl Diagnostics {
     /// Adds a finding, unless an equal one exists.
+    #[doc(hidden)]
     pub fn push(&mut self, diagnostic: Diagnostic) {
         if !self.list.contains(&diagnostic) {
             self.list.push(diagnostic);
@@ -142,6 +143,7 @@ impl Diagnostics {
     }
 
     /// Returns `Ok(value)` if there is no finding, otherwise the findings.
+    #[doc(hidden)]
     pub fn into_result<T>(self, value: T) -> Result<T, Self> {
         if self.is_empty() { Ok(value) } else { Err(self) }
     }
@@ -149,6 +151,7 @@ impl Diagnostics {
     /// Returns the findings to print: findings of one loop at the same location that differ only in numbers are printed
     /// once, and at most `max` findings of each code. Each contains the number of findings that it replaces.
     #[must_use]
+    #[doc(hidden)]
     pub fn deduplicated(&self, max: usize) -> Vec<Diagnostic> {
         let mut repeats: Vec<(&Diagnostic, usize)> = Vec::new();
         let mut known = BTreeMap::new();

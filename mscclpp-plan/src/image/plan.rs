@@ -46,6 +46,7 @@ impl Plan {
     /// bytes here, views are empty or meaningless, but nothing panics. [`Plan::check_header`] checks whether the bytes have
     /// this version of the format.
     #[inline]
+    #[doc(hidden)]
     pub const fn from_static(image: &'static [u8], origins: &'static [u8]) -> Self {
         Self { image: Bytes::Static(image), origins: Bytes::Static(origins) }
     }
@@ -58,6 +59,7 @@ impl Plan {
     }
 
     /// Returns whether bytes begin like an image; plan files in JSON do not.
+    #[doc(hidden)]
     pub fn is_image(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
     }
@@ -76,6 +78,7 @@ impl Plan {
 
     /// Returns the same plan with other origins, those that [`Plan::origins`] returned for an equal plan.
     #[must_use]
+    #[doc(hidden)]
     pub fn with_origins(mut self, origins: Vec<u8>) -> Self {
         self.origins = Bytes::Shared(origins.into());
         self
@@ -85,6 +88,7 @@ impl Plan {
     ///
     /// # Errors
     /// The first of the three that is wrong.
+    #[doc(hidden)]
     pub fn check_header(&self) -> Result<(), ImageError> {
         validate::outline(&self.image)
     }
@@ -95,6 +99,7 @@ impl Plan {
     }
 
     /// Returns the encoded source locations of the operations; empty if they are unknown.
+    #[doc(hidden)]
     pub fn origins(&self) -> &[u8] {
         &self.origins
     }
@@ -137,6 +142,7 @@ impl Plan {
     }
 
     /// Returns whether launches of all sizes share one scratch pool.
+    #[doc(hidden)]
     pub fn reuse_resources(&self) -> bool {
         self.flag(REUSE_RESOURCES)
     }
@@ -147,11 +153,13 @@ impl Plan {
     }
 
     /// Returns whether launches alternate between two halves of scratch.
+    #[doc(hidden)]
     pub fn double_scratch(&self) -> bool {
         self.flag(DOUBLE_SCRATCH)
     }
 
     /// Returns the granularity of chunk boundaries, in bytes.
+    #[doc(hidden)]
     pub fn buffer_alignment(&self) -> u32 {
         u32_at(&self.image, ALIGNMENT)
     }
@@ -188,6 +196,7 @@ impl Plan {
 
     /// Returns the program's expectations of its outputs (`Program::expect`), without
     /// their source locations.
+    #[doc(hidden)]
     pub fn expectations(&self) -> impl Iterator<Item = Expectation> {
         expectations(self.expectation_words())
     }
@@ -200,6 +209,7 @@ impl Plan {
 
     /// Returns a rank's part of the plan, in constant time; `None` if the plan has no such rank.
     #[inline]
+    #[doc(hidden)]
     pub fn rank(&self, rank: u32) -> Option<RankView<'_>> {
         if rank >= self.num_ranks() {
             return None;
@@ -210,12 +220,14 @@ impl Plan {
     }
 
     /// Returns all ranks' parts in order.
+    #[doc(hidden)]
     pub fn ranks(&self) -> impl Iterator<Item = RankView<'_>> {
         (0..self.num_ranks()).filter_map(|rank| self.rank(rank))
     }
 
     /// Returns the source location of an operation. `op` is its flat index in its thread block, as in
     /// [`BlockView::op`](super::BlockView::op).
+    #[doc(hidden)]
     pub fn location(&self, rank: u32, block: u32, op: u32) -> Option<SourceLocation> {
         let block = self.rank(rank)?.block(block)?;
         let op = (op < block.num_ops()).then_some(op)?;

@@ -48,6 +48,7 @@ impl Plan {
     ///
     /// # Cost
     /// Linear in the number of bytes.
+    #[doc(hidden)]
     pub fn embedded_in(bytes: &[u8]) -> EmbeddedPlans {
         let mut found = EmbeddedPlans { is_complete: true, ..EmbeddedPlans::default() };
         let mut hashes = BTreeSet::new();

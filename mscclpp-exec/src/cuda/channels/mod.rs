@@ -282,6 +282,7 @@ impl<T: Element> Channels<T> {
     ///
     /// # Errors
     /// The reason.
+    #[doc(hidden)]
     pub fn multicast(&self) -> Result<(), MulticastUnavailable> {
         self.object.as_ref().map(drop).map_err(Clone::clone)
     }
@@ -322,6 +323,7 @@ impl<T: Element> Channels<T> {
     }
 
     /// Makes all waits of this rank's kernels return false, now and later.
+    #[doc(hidden)]
     pub fn stop(&self) {
         self.status.stop();
     }
@@ -330,6 +332,7 @@ impl<T: Element> Channels<T> {
     ///
     /// # Errors
     /// [`Error::Driver`] of the proxy.
+    #[doc(hidden)]
     pub fn stop_proxy(&mut self) -> Result<(), Error> {
         let drained = self.drain();
         self.proxies = None;

@@ -29,6 +29,7 @@ impl Module {
     }
 
     /// Returns the output of the compiler: registers, stack and spills of each kernel.
+    #[doc(hidden)]
     pub fn log(&self) -> &str {
         &self.loaded.log
     }
@@ -72,6 +73,7 @@ impl Function {
     ///
     /// # Errors
     /// [`Error::Driver`].
+    #[doc(hidden)]
     pub fn max_resident_blocks(&self, threads: u32) -> Result<u32, Error> {
         let driver = &self.module.loaded.driver;
         Ok(driver.blocks_per_multiprocessor(self.handle, threads)? * driver.properties().multiprocessors)

@@ -25,6 +25,7 @@ impl Source {
     }
 
     /// Returns the interpreter's kernels of a type and accumulator; `None` if [`AccumType::supports`] rejects the pair.
+    #[doc(hidden)]
     pub fn executor(dtype: DataType, accumulate: AccumType) -> Option<Self> {
         let [element, accumulator] = type_names(dtype, accumulate)?;
         let source = Self::new("executor.cu", EXECUTOR);
@@ -54,27 +55,32 @@ impl Source {
     }
 
     /// Returns the name in messages.
+    #[doc(hidden)]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the text.
+    #[doc(hidden)]
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Returns all headers: the device code's, then the caller's.
+    #[doc(hidden)]
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         HEADERS.iter().copied().chain(own)
     }
 
     /// Returns the names and values of the macros.
+    #[doc(hidden)]
     pub fn defines(&self) -> &[(String, String)] {
         &self.defines
     }
 
     /// Returns the options for NVRTC.
+    #[doc(hidden)]
     pub fn options(&self) -> &[String] {
         &self.options
     }

@@ -34,6 +34,7 @@ impl PreparedPlan {
 
     /// Aborts pending launches, from another thread; if there are none, the next launch. The request has no effect on
     /// launches that complete before they observe it, and [`synchronize`](Self::synchronize) then clears it.
+    #[doc(hidden)]
     pub fn abort(&self) {
         self.context.abort();
     }

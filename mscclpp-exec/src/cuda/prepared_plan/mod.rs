@@ -77,21 +77,25 @@ impl Bound for PreparedPlan {
 
 impl PreparedPlan {
     /// Returns the message.
+    #[doc(hidden)]
     pub fn message(&self) -> &Message {
         &self.params.message
     }
 
     /// Returns the collective that the plan implements.
+    #[doc(hidden)]
     pub fn collective(&self) -> Collective {
         self.context.program.shape.collective
     }
 
     /// Returns the number of ranks.
+    #[doc(hidden)]
     pub fn num_ranks(&self) -> u32 {
         self.world.ranks
     }
 
     /// Returns the reduction; `None` if the plan does not reduce. For a plan with several reductions it is `Sum`.
+    #[doc(hidden)]
     pub fn reduction(&self) -> Option<ReduceOp> {
         self.params.reduction
     }
@@ -106,11 +110,13 @@ impl PreparedPlan {
     }
 
     /// Returns the number of CUDA threads of a thread block.
+    #[doc(hidden)]
     pub fn threads_per_block(&self) -> u32 {
         self.threads
     }
 
     /// Returns the number of thread blocks of a launch, of all ranks.
+    #[doc(hidden)]
     pub fn num_blocks(&self) -> u32 {
         self.context.program.agents.len() as u32
     }
@@ -122,6 +128,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// [`Error::Capturing`], [`Error::Driver`].
+    #[doc(hidden)]
     pub fn scramble_scratch(&mut self, seed: u64) -> Result<(), Error> {
         refuse_in_capture("cannot write scratch")?;
         self.world.drain()?;
