@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::null_mut;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corosensei::stack::DefaultStack;
@@ -100,10 +101,12 @@ const STACK: usize = 64 << 10;
 /// intervals, and when no thread can make progress; it receives the kernels that have finished, and whether that is so.
 pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<Finished>, bool) -> Turn) {
     let mut grids = Grids::new(options, seed);
+    // A pointer to the whole, to which `sim_wake` casts what `memory.cc` has.
+    let run = Rc::as_ptr(&grids.run).cast();
     let pointer = &raw mut grids;
     let outer = GRIDS.replace(pointer);
     // SAFETY: it lives as long as `grids`, and the next call of this kind is below.
-    let outer_run = unsafe { native::sim_enter_run(&raw const grids.run.sim) };
+    let outer_run = unsafe { native::sim_enter_run(run) };
     // SAFETY: `grids` outlives the loop. It is accessed only through `pointer` until the loop has ended: here between
     // two resumes, and from coroutines in the callbacks, never at the same time.
     let at_hand = || unsafe { &mut *pointer };

@@ -127,7 +127,7 @@ impl Run {
 /// Wakes the threads that wait for a change of some bytes.
 ///
 /// # Safety
-/// `run` is the first field of a [`Run`].
+/// `run` points to a [`Run`], whose first field it is.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sim_wake(run: *const SimRun, at: u64, bytes: u32) {
     // SAFETY: given, and the layouts are C's.
