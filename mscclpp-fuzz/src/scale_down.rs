@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::plan::{
     self,
-    raw::{BufferRef, Flow, Function, Op, OpClass, Packets, PlanTree},
+    raw::{BufferRef, Expectation, Flow, Function, Op, OpClass, Packets, PlanTree},
 };
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
@@ -42,6 +42,7 @@ pub(super) fn scale_down(plan: &PlanTree, scale: &Scale, room: u64) -> Result<Pr
     if plan.ranks.is_empty() {
         return refuse("the whole plan", "no ranks");
     }
+    lowering.expectations()?;
     lowering.memories(room)?;
     lowering.padding();
     lowering.channels()?;
@@ -154,6 +155,21 @@ impl ScaleDown<'_> {
                 );
             };
             (self.program.ranks[rank].input, self.program.ranks[rank].output) = (input, output);
+        }
+        Ok(())
+    }
+
+    /// Refuses expectations of chunks that do not exist.
+    fn expectations(&self) -> Result<(), UnsupportedPlan> {
+        for (number, Expectation { rank, chunk, len, inputs, .. }) in self.plan.expectations.iter().enumerate() {
+            let exists = |rank: u32, buffer, chunk: u32| {
+                let chunks = self.plan.ranks.get(rank as usize).map_or(0, |tables| tables.chunks(buffer));
+                chunk.checked_add(*len).is_some_and(|end| end <= chunks)
+            };
+            let are_inputs = inputs.iter().all(|(rank, chunk)| exists(*rank, BufferKind::Input, *chunk));
+            if !are_inputs || !exists(*rank, BufferKind::Output, *chunk) {
+                return refuse(format!("expectation {number}"), "a chunk that does not exist");
+            }
         }
         Ok(())
     }

@@ -5,7 +5,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::plan::raw::{BufferRef, ChannelTable, Op, OpKind, PlanTree, Slice};
+use mscclpp_core::dsl::Program;
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::raw::{BufferRef, ChannelTable, Expectation, Op, OpKind, PlanTree, Slice};
+use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::{BufferKind, ChannelKind};
 use mscclpp_fuzz::ScheduleFuzzer;
 
@@ -39,6 +42,24 @@ fn plans_with_changed_numbers_are_run_or_refused() {
     println!("{ran} plans were run, {refused} refused");
     assert!(panicked.is_empty(), "{} panicked; the first one: {}", panicked.len(), panicked[0]);
     assert!(ran > 100 && refused > 100, "{ran} {refused}");
+}
+
+#[test]
+fn expectation_of_a_chunk_that_does_not_exist_is_refused() {
+    let program = Program::new(AlgoSpec::new("copy", CollectiveKind::Custom { input: 2, output: 2 }, 1));
+    let rank = program.rank(0);
+    rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
+    program.expect(rank.output().chunk(..), rank.input().chunk(..));
+    let plan = lower(&program.finish().expect("a recorded program")).expect("a plan");
+    let is_refused = |change: fn(&mut Expectation)| {
+        let mut plan = plan.clone();
+        change(&mut plan.expectations[0]);
+        ScheduleFuzzer::new(&plan).run(1).is_err()
+    };
+    assert!(!is_refused(|_| {}));
+    assert!(is_refused(|expected| expected.inputs[0].1 = u32::MAX));
+    assert!(is_refused(|expected| expected.inputs[0].0 = 1));
+    assert!(is_refused(|expected| expected.chunk = 1));
 }
 
 /// Changes one number or name of a plan.
