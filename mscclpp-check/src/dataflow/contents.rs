@@ -143,9 +143,9 @@ impl Contents {
                 (piece.node, piece.at.wrapping_add(done))
             });
             let (node, at) = values.reduce(how, terms);
-            let terms = positions.iter().map(|&(next, ..)| (operands[next].reach, operands[next].cut_by));
-            let (reach, cut_by) = terms.max_by_key(|(reach, _)| *reach).unwrap_or_default();
-            append(pieces, ValueRange { reach, cut_by, ..ValueRange::new(len, node, at, 0) });
+            let terms = positions.iter().map(|&(next, ..)| (operands[next].reach, operands[next].lost_by));
+            let (reach, lost_by) = terms.max_by_key(|(reach, _)| *reach).unwrap_or_default();
+            append(pieces, ValueRange { reach, lost_by, ..ValueRange::new(len, node, at, 0) });
             *budget = budget.saturating_sub(positions.len() as u64);
             for (next, _, done) in positions.iter_mut() {
                 *done += len;

@@ -19,13 +19,13 @@ pub(super) struct ValueRange {
     /// ([`short_chunks`](super::short_chunks)); 0 if there is none.
     pub(super) reach: u32,
     /// The step that wrote it to that chunk.
-    pub(super) cut_by: u32,
+    pub(super) lost_by: u32,
 }
 
 impl ValueRange {
     /// Returns a range of the initial values, or one that has passed through no shorter chunk.
     pub(super) const fn new(len: u64, node: Node, at: u64, by: u32) -> Self {
-        Self { len, node, at, by, reach: 0, cut_by: 0 }
+        Self { len, node, at, by, reach: 0, lost_by: 0 }
     }
 
     /// Returns a part of the range.
@@ -35,7 +35,7 @@ impl ValueRange {
 
     /// Returns whether another range continues this one.
     fn is_continued_by(&self, next: &Self) -> bool {
-        let paths = |range: &Self| (range.node, range.reach, range.cut_by);
+        let paths = |range: &Self| (range.node, range.reach, range.lost_by);
         paths(self) == paths(next) && self.at.wrapping_add(self.len) == next.at
     }
 }

@@ -44,7 +44,7 @@ pub(super) enum Found {
     /// The required input, which the end of a plan that averages divides.
     Divided(ValueRange),
     /// The required inputs, of which some are lost where chunks are short.
-    Cut(ValueRange),
+    Lost(ValueRange),
 }
 
 /// Compares outputs with postconditions.
@@ -100,7 +100,7 @@ enum Wrong {
     Mixed(How, How),
     Divided,
     /// Lost where chunks are short.
-    Cut,
+    Lost,
 }
 
 /// Far more than any useful plan needs; a plan that shares its partial results repeatedly would need ever more.
@@ -206,7 +206,7 @@ impl<'a> OutputChecker<'a> {
                 (Some(piece), OutputContent::Input { rank, .. }) => self.copy(piece, rank, at),
                 (Some(piece), OutputContent::Reduction { .. }) => self.reduction(piece, at),
             };
-            let Some(wrong) = wrong.or_else(|| self.cut(piece, part.start)) else { return };
+            let Some(wrong) = wrong.or_else(|| self.lost(piece, part.start)) else { return };
             let ranks = match postcondition.content {
                 OutputContent::Input { rank, .. } => rank..rank + 1,
                 OutputContent::Reduction { .. } => 0..self.extent.num_ranks,
@@ -272,7 +272,7 @@ impl<'a> OutputChecker<'a> {
                 (Some(piece), [(rank, at)]) => self.copy(piece, *rank, *at),
                 (Some(piece), _) => self.combined(piece, &inputs),
             };
-            let Some(wrong) = wrong.or_else(|| self.cut(piece, part.start)) else { return };
+            let Some(wrong) = wrong.or_else(|| self.lost(piece, part.start)) else { return };
             let first = u64::from(*chunk) * self.chunk + offset;
             let demand = Demand { inputs, origin: Some(*origin) };
             self.report((*rank, BufferKind::Output), first, (memory, part), &demand, piece, &wrong);
@@ -348,7 +348,7 @@ impl<'a> OutputChecker<'a> {
                 found: match (piece, wrong) {
                     (Some(piece), Wrong::Mixed(how, usual)) => Found::Mixed(piece, *how, *usual),
                     (Some(piece), Wrong::Divided) => Found::Divided(piece),
-                    (Some(piece), Wrong::Cut) => Found::Cut(piece),
+                    (Some(piece), Wrong::Lost) => Found::Lost(piece),
                     (Some(piece), _) => inputs_in(piece),
                     (None, _) => Found::Nothing,
                 },
@@ -358,8 +358,8 @@ impl<'a> OutputChecker<'a> {
     }
 
     /// Returns whether a part of a required value is lost where chunks are short.
-    fn cut(&self, piece: Option<ValueRange>, position: u64) -> Option<Wrong> {
-        piece.filter(|piece| self.contents.short_chunks.is_cut(piece, position)).map(|_| Wrong::Cut)
+    fn lost(&self, piece: Option<ValueRange>, position: u64) -> Option<Wrong> {
+        piece.filter(|piece| self.contents.short_chunks.is_lost(piece, position)).map(|_| Wrong::Lost)
     }
 
     fn copy(&self, piece: ValueRange, rank: u32, at: u64) -> Option<Wrong> {
@@ -416,7 +416,7 @@ impl<'a> OutputChecker<'a> {
         contents.memories.read(memory, 0..end, |part, piece| {
             let Some(piece) = piece else { return };
             let is_kept = contents.values.kind(piece.node) == Kind::Input(rank) && piece.at == part.start;
-            let wrong = if is_kept { self.cut(Some(piece), part.start) } else { Some(Wrong::Inputs) };
+            let wrong = if is_kept { self.lost(Some(piece), part.start) } else { Some(Wrong::Inputs) };
             let Some(wrong) = wrong else { return };
             let place = (memory, part.clone());
             let demand = Demand { inputs: vec![(rank, part.start)], origin: None };

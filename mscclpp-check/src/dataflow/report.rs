@@ -158,7 +158,7 @@ impl<'p> Reporter<'_, 'p> {
                 );
                 self.about(Code::MixedAverage, piece, message).help("use `sum` instead of `avg`")
             }
-            Found::Cut(piece) => self.cut(fault, piece),
+            Found::Lost(piece) => self.lost(fault, piece),
         }
     }
 
@@ -274,9 +274,9 @@ impl<'p> Reporter<'_, 'p> {
 
     /// Returns the finding about an output of which a contribution passes through a chunk that may be shorter than both
     /// the chunk from which and the one to which it is moved.
-    fn cut(&self, fault: &OutputError, piece: &ValueRange) -> Diagnostic {
+    fn lost(&self, fault: &OutputError, piece: &ValueRange) -> Diagnostic {
         let output = self.output(fault);
-        let (Some(counts), Some(step)) = (self.counts, self.log.step(piece.cut_by)) else {
+        let (Some(counts), Some(step)) = (self.counts, self.log.step(piece.lost_by)) else {
             return self.about(Code::ShortChunk, piece, format!("{output} is incomplete where chunks are short"));
         };
         // The contribution whose chunk is longest, of those that the step moved and the output contains.
@@ -291,7 +291,7 @@ impl<'p> Reporter<'_, 'p> {
                 let place = self.place(spot.memory, position);
                 let inside = (offset + self.chunk - part.at % self.chunk) % self.chunk;
                 let inputs = inputs.counts.into_keys().map(|(rank, at)| (rank, at + inside));
-                if part.cut_by == piece.cut_by {
+                if part.lost_by == piece.lost_by {
                     moved.extend(inputs.filter(|input| leaves.count(*input) > 0).map(|input| (input, place.clone())));
                 }
                 position += part.len;

@@ -219,7 +219,7 @@ impl ShortChunks {
                 let threshold = counts.threshold(counts.within_part(chunk));
                 let is_tracked = counts.period().is_none() || values.has_one_shift(piece.node);
                 if piece.node != UNKNOWN && is_tracked && threshold > least.max(part.reach) {
-                    (part.reach, part.cut_by) = (threshold, by);
+                    (part.reach, part.lost_by) = (threshold, by);
                 }
                 pieces.push(part);
                 done = to;
@@ -229,7 +229,7 @@ impl ShortChunks {
     }
 
     /// Returns whether a range of an output loses a contribution at some count.
-    pub(super) fn is_cut(&self, piece: &ValueRange, position: u64) -> bool {
+    pub(super) fn is_lost(&self, piece: &ValueRange, position: u64) -> bool {
         let Some(counts) = self.counts.as_ref().filter(|_| piece.reach > 0) else { return false };
         let chunks = position / self.chunk..=(position + piece.len.max(1) - 1) / self.chunk;
         chunks.into_iter().any(|chunk| piece.reach > counts.within_part(chunk))
