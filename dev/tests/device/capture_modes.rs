@@ -2,12 +2,14 @@
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_dev::{Options, machine};
-use mscclpp_exec::cuda::{CaptureMode, DriverError, SharedDriver};
+use mscclpp_exec::Error;
+use mscclpp_exec::cuda::{CaptureMode, Device, DriverError, SharedDriver};
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
         Trial::test("capture_modes::unsafe_call_invalidates_captures", unsafe_call_invalidates_captures),
         Trial::test("capture_modes::wait_for_captured_work_is_rejected", wait_for_captured_work_is_rejected),
+        Trial::test("capture_modes::streams_can_be_polled_in_a_capture", streams_can_be_polled_in_a_capture),
     ]
 }
 
@@ -92,4 +94,20 @@ fn wait_for_captured_work_is_rejected() -> Result<(), Failed> {
     driver.exchange_capture_mode(before)?;
     assert!(driver.end_capture(stream).is_err_and(|error| error.is_capture_error()));
     Ok(driver.destroy_stream(stream)?)
+}
+
+/// Polls of the captured stream and of another one leave the capture valid.
+fn streams_can_be_polled_in_a_capture() -> Result<(), Failed> {
+    for global_captures in [false, true] {
+        let driver = machine(Options { global_captures, ..Options::default() }, 2)?.swap_remove(0);
+        let device = Device::with_driver(driver);
+        let (stream, other) = (device.stream()?, device.stream()?);
+        stream.capture(|stream| {
+            assert!(!stream.is_idle()? && other.is_idle()?);
+            assert!(matches!(stream.synchronize_watching(|| {}), Err(Error::Capturing { .. })));
+            Ok(())
+        })?;
+        assert!(stream.is_idle()?);
+    }
+    Ok(())
 }

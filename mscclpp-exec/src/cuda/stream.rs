@@ -159,7 +159,8 @@ impl Stream {
         Ok(done.fold(Ok(()), driver::Result::and)?)
     }
 
-    /// Returns whether all work on it is complete. It does not report launches that aborted.
+    /// Returns whether all work on it is complete; `false` while it is captured. It does not report launches that aborted. Captures
+    /// continue.
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -167,7 +168,7 @@ impl Stream {
     pub fn is_idle(&self) -> Result<bool, Error> {
         let mut is_idle = true;
         for lane in &self.lanes {
-            is_idle &= lane.driver().is_idle(lane.handle)?;
+            is_idle &= lane.is_idle_unless_captured()?;
         }
         Ok(is_idle)
     }

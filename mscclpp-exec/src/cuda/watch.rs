@@ -17,9 +17,12 @@ impl Stream {
     /// Waits until all work on this stream is complete. `check` is called at intervals; after a failure it makes the work end early.
     ///
     /// # Errors
-    /// [`Error::Driver`].
+    /// [`Error::Capturing`] if the stream is captured; [`Error::Driver`].
     #[doc(hidden)]
     pub fn synchronize_watching(&self, mut check: impl FnMut()) -> Result<(), Error> {
+        if self.is_capturing()? {
+            return Err(Error::Capturing { what: "cannot wait for the stream".into() });
+        }
         let begin = Instant::now();
         let mut next_check = begin;
         while !self.is_idle()? {
