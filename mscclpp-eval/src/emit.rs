@@ -157,17 +157,16 @@ pub(crate) fn module(
 }
 
 /// Emits a compiler warning at a span. Macros cannot emit their own warnings on stable Rust, so this uses a deprecated
-/// constant with the name of the rule, whose note is the text.
+/// constant whose name says what it is, and whose note is the text.
 pub(crate) fn warning(warning: &Diagnostic, at: Span) -> TokenStream {
     let text = warning.body();
-    let rule = Ident::new(&warning.code.entry().slug.replace('-', "_"), at);
     quote_spanned! {at=>
         #[doc(hidden)]
         const _: () = {
             #[deprecated(note = #text)]
             #[allow(non_upper_case_globals)]
-            const #rule: () = ();
-            #rule
+            const warning_of_mscclpp_not_a_deprecation: () = ();
+            warning_of_mscclpp_not_a_deprecation
         };
     }
 }
