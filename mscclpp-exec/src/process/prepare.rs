@@ -56,7 +56,7 @@ impl Executor {
             session.grow_staging(params.buffers(&context.program))?;
         }
         let views = session.views(&context.program, &scratch);
-        let id = session.history.id_of(&format!("launch of {text}"), name);
+        let id = session.history.id_of(&format!("launch of {text}"), name, false);
         drop(session);
         Ok(PreparedPlan::new(Arc::clone(&self.inner), context, params, (views, scratch), id))
     }
@@ -104,7 +104,7 @@ impl Session {
 
     /// Checks that all ranks of all nodes make this call. `text` distinguishes calls, messages show `name`.
     pub(super) fn agree(&mut self, text: &str, name: &str) -> Result<(), Error> {
-        self.history.id_of(text, name);
+        self.history.id_of(text, name, false);
         self.exchange_drops(text)?;
         if !self.has_several_nodes() {
             return Ok(());

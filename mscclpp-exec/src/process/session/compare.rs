@@ -10,7 +10,8 @@ impl Session {
     /// Records the text of a kind of call and returns its id, which is the same on all ranks. Messages show the program's call of
     /// which it is a part.
     pub(in super::super) fn id_of(&self, text: &str) -> u64 {
-        self.history.id_of(text, place::call().as_deref().unwrap_or(text))
+        let call = place::call();
+        self.history.id_of(text, call.as_deref().unwrap_or(text), call.is_some())
     }
 
     /// Returns the number of the next call; waits if this rank is too far ahead. Memory that this rank passed [`RING`]

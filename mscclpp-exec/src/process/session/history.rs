@@ -53,19 +53,32 @@ struct Call {
 
 #[derive(Default)]
 struct Names {
-    /// Names of the last kinds of calls by id, and texts that do not end with the name.
-    texts: VecDeque<(u64, String, Option<String>)>,
+    /// The last kinds of calls.
+    texts: VecDeque<Text>,
+}
+
+/// The text of a kind of call.
+struct Text {
+    id: u64,
+    name: String,
+    /// The text, if it does not end with the name.
+    text: Option<String>,
+    /// Whether the name is that of a call of the program of which the last such call was a part.
+    is_of_part: bool,
 }
 
 impl CallHistory {
     /// Records a text and returns its id, which is the same on all ranks: `text` distinguishes calls, messages show `name`, of several
-    /// names the last one that is not the text.
-    pub(in super::super) fn id_of(&self, text: &str, name: &str) -> u64 {
+    /// names the last one that is not the text; `is_of_part`: until the next call, which may be no part.
+    pub(in super::super) fn id_of(&self, text: &str, name: &str, is_of_part: bool) -> u64 {
         let id = fnv(text.as_bytes());
         let mut names = self.names();
-        let entry = || (id, name.to_owned(), (!text.ends_with(name)).then(|| text.to_owned()));
-        match names.texts.iter_mut().find(|(known, ..)| *known == id) {
-            Some(known) if name != text && known.1 != name => *known = entry(),
+        let entry = || {
+            let text = (!text.ends_with(name)).then(|| text.to_owned());
+            Text { id, name: name.to_owned(), text, is_of_part }
+        };
+        match names.texts.iter_mut().find(|known| known.id == id) {
+            Some(known) if known.name != name && (name != text || known.is_of_part) => *known = entry(),
             Some(_) => {}
             None => {
                 if names.texts.len() >= MAX_TEXTS {
@@ -206,7 +219,7 @@ impl CallHistory {
             return None;
         }
         let names = self.names();
-        let texts = names.texts.iter().map(|(id, name, text)| (*id, name.as_str(), text.as_deref()));
+        let texts = names.texts.iter().map(|text| (text.id, text.name.as_str(), text.text.as_deref()));
         let mut texts = texts.chain([(BARRIER.0, BARRIER.1, None)]);
         let (_, name, text) = texts.find(|(known, ..)| *known == id).unwrap_or((id, "a call", None));
         let text = text.unwrap_or(name);
@@ -239,7 +252,7 @@ mod tests {
     #[test]
     fn report_has_the_last_calls_with_their_places() {
         let history = CallHistory::default();
-        let (id, place) = (history.id_of("launch of x", "x"), Location::caller());
+        let (id, place) = (history.id_of("launch of x", "x", false), Location::caller());
         let index = PlaceNumbers::default().of(CallPlace::Location(place));
         for number in 1..=RING + 3 {
             history.begin(number, id, Some(index));
@@ -254,5 +267,20 @@ mod tests {
         assert_eq!(report.call(1), None);
         history.end(report.number);
         assert_eq!((history.report().returned, history.report().waiting), (report.number, 0));
+    }
+
+    #[test]
+    fn name_of_a_composed_call_is_that_of_its_parts_only() {
+        let history = CallHistory::default();
+        let name_after = |text, name, is_of_part| {
+            let number = history.report().number + 1;
+            history.begin(number, history.id_of(text, name, is_of_part), None);
+            history.report().call(number).expect("the last one").name.clone()
+        };
+        assert_eq!(name_after("alloc of u8", "all_to_all_v of f32", true), "all_to_all_v of f32");
+        assert_eq!(name_after("alloc of u8", "alloc of u8", false), "alloc of u8");
+        // A name that the caller gave stays.
+        assert_eq!(name_after("prepare of x", "x", false), "x");
+        assert_eq!(name_after("prepare of x", "prepare of x", false), "x");
     }
 }
