@@ -249,6 +249,12 @@ fn signals_that_are_ignored_do_no_harm() {
 }
 
 #[test]
+fn blocked_signals_end_the_job() {
+    let ranks = script("-n 2", "[ $RANK = 0 ] && kill -TERM $PPID; sleep 1000");
+    assert_eq!(behind(&["env", "--block-signal=TERM"], ranks).status.code(), Some(143));
+}
+
+#[test]
 fn too_many_ranks_for_the_system_are_an_error_and_leave_nothing() {
     // Room for the output of some ranks, not of all.
     let words = script("-n 400", "exec sleep 987");

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mscclpp_communicator::flight_recorder::DumpSignal;
+use nix::sys::signal::{self, SigSet};
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -80,8 +81,8 @@ enum Stage {
 }
 
 impl Job {
-    /// Creates a job without ranks. From now on it handles signals, except those that are ignored, so that `nohup`
-    /// works.
+    /// Creates a job without ranks. From now on it handles signals, also those that the parent process has blocked, except those that are
+    /// ignored, so that `nohup` works.
     ///
     /// # Errors
     /// [`Error::Signals`].
@@ -90,7 +91,10 @@ impl Job {
         let dump_signal = dump_signal.map(|signal| if signal == DumpSignal::Usr1 { SIGUSR1 } else { SIGUSR2 });
         let heard = [SIGHUP, SIGINT, SIGTERM].into_iter().chain(dump_signal).filter(|signal| !is_ignored(*signal));
         // If the end of a child is ignored, as the parent process may have set it, no child can be waited for.
-        let mut signals = Signals::new(heard.chain([SIGCHLD])).map_err(Error::Signals)?;
+        let heard: Vec<i32> = heard.chain([SIGCHLD]).collect();
+        let mut signals = Signals::new(&heard).map_err(Error::Signals)?;
+        let heard = heard.into_iter().map(signal::Signal::try_from).collect::<nix::Result<SigSet>>();
+        heard.and_then(|heard| heard.thread_unblock()).map_err(|error| Error::Signals(error.into()))?;
         let to = sender.clone();
         let listen = move || {
             for signal in signals.forever().filter(|signal| *signal != SIGCHLD) {
