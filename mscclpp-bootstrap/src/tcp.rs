@@ -127,16 +127,25 @@ pub(super) fn join(
         thread::sleep(delay);
         delay = (2 * delay).min(MAX_JOIN_RETRY_DELAY);
     };
-    let (conn, acceptor, second, remaining, options, job) = loop {
+    let (conn, acceptor, second, outbox, remaining, options, job) = loop {
         let mut conn = connect::connect(addresses, purpose, &secret, &mut timeout, &|| Ok(()))?;
-        // The other ranks reach this host through the same network as rank 0.
-        let ours = conn.local_addr().map_err(system("cannot get the address of a socket"))?;
-        let at = listen.filter(|at| !at.is_unspecified() || ours.ip().is_loopback()).unwrap_or(ours.ip());
-        let at = in_zone_of(SocketAddr::new(at, 0), ours);
-        let listener = TcpListener::bind(at).map_err(system("cannot listen"))?;
-        let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
-        let second = listener.try_clone().map_err(system("cannot listen"))?;
-        let mut acceptor = Acceptor::new(listener, secret.clone(), rank, ranks).map_err(system("cannot listen"))?;
+        let open = || {
+            // The other ranks reach this host through the same network as rank 0.
+            let ours = conn.local_addr().map_err(system("cannot get the address of a socket"))?;
+            let at = listen.filter(|at| !at.is_unspecified() || ours.ip().is_loopback()).unwrap_or(ours.ip());
+            let at = in_zone_of(SocketAddr::new(at, 0), ours);
+            let listener = TcpListener::bind(at).map_err(system("cannot listen"))?;
+            let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
+            let second = listener.try_clone().map_err(system("cannot listen"))?;
+            let acceptor = Acceptor::new(listener, secret.clone(), rank, ranks).map_err(system("cannot listen"))?;
+            Ok((acceptor, address, second, Outbox::new()?))
+        };
+        let (mut acceptor, address, second, outbox) = open().inspect_err(|error: &Error| {
+            // The other ranks learn why this one does not join.
+            let (who, call) = (Box::new(RankInfo::this(rank, None)), "the start of the job".to_owned());
+            let failed = Error::CallFailed { who, call, kind: error.kind(), reason: error.to_string() };
+            conn.close_after(&Frame::Failed(failed));
+        })?;
         conn.raise_limit();
         conn.push(&Frame::Join(RankInfo::this(rank, Some(address))));
         let answer = connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()));
@@ -144,7 +153,7 @@ pub(super) fn join(
             Some(Frame::Admitted { remaining, timeout, heartbeat_timeout, job }) => {
                 acceptor.set_job(job);
                 let options = Options { timeout, heartbeat_timeout, ..options }.bounded();
-                break (conn, acceptor, second, remaining, options, job);
+                break (conn, acceptor, second, Arc::new(outbox), remaining, options, job);
             }
             Some(Frame::Rejected(error) | Frame::Failed(error)) => return Err(error),
             Some(Frame::Retry) if timeout.update() > MAX_JOIN_RETRY_DELAY => sleep(&mut timeout),
@@ -164,7 +173,7 @@ pub(super) fn join(
             }
         }
     };
-    let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
+    let inbox = Arc::new(Inbox::default());
     let client = Client::new(rank, conn, acceptor, inbox.clone(), outbox.clone(), options);
     start(&format!("mscclpp rank {rank}"), move || client.run())?;
     let (process, listener) = (std::process::id(), Mutex::new(Some(second)));

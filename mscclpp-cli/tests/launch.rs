@@ -265,6 +265,18 @@ fn too_many_ranks_for_the_system_are_an_error_and_leave_nothing() {
 }
 
 #[test]
+fn rank_without_file_descriptors_names_the_limit_on_all_ranks() {
+    let ranks = format!("[ $RANK = 1 ] && ulimit -n 5; exec {BINARY} bench barrier");
+    let words = script("-n 3 --grace 60", &ranks);
+    let run = Command::new(BINARY).args(words).output().expect("the binary starts");
+    let text = String::from_utf8_lossy(&run.stderr);
+    assert!(text.contains("[1] error: cannot listen: RLIMIT_NOFILE allows 5 open files"), "{text}");
+    let told =
+        text.lines().filter(|line| line.contains("error: rank 1 ") && line.contains("cannot listen: RLIMIT_NOFILE"));
+    assert_eq!(told.count(), 2, "{text}");
+}
+
+#[test]
 fn ranks_do_not_outlive_a_launcher_that_is_killed() {
     let mut child =
         Command::new(BINARY).args(script("-n 2", "echo $$; exec sleep 1000")).stdout(Stdio::piped()).spawn().unwrap();

@@ -46,6 +46,10 @@ impl Root {
                     self.admit(member, one);
                 }
                 Ok(None) if open => self.joining.push(one),
+                // It cannot join.
+                Ok(Some(Frame::Failed(error))) if matches!(self.phase, Phase::Joining) && rank < self.ranks => {
+                    self.fail(error);
+                }
                 Err(malformed @ Malformed::Unauthenticated { .. })
                     if matches!(self.phase, Phase::Joining) && rank < self.ranks =>
                 {
