@@ -122,6 +122,16 @@ def late_behind_buffered_sends():
     os._exit(0)
 
 
+def uncaught_exception_while_sends_are_buffered():
+    """The process ends at once, not after the timeout of the group: the exception may be why no rank receives them."""
+    start(3600)
+    if RANK == FIRST:
+        dist.send(torch.ones(3), 0)
+        raise ValueError("not caught")
+    error = fails(lambda: dist.all_reduce(torch.ones(1000)), within=250)
+    assert error.root_cause == FIRST and error.lost == (FIRST,), vars(error)
+
+
 def stopped():
     # Noticed by the heartbeats, which are missing for 10 seconds.
     start()

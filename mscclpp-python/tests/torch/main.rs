@@ -40,11 +40,12 @@ const JOBS: [(&str, usize); 8] = [
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 28] = [
+const FAILURES: [(&str, usize); 29] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
     ("killed_in_a_transfer", 1),
     ("killed_before_it_receives", 1),
+    ("uncaught_exception_while_sends_are_buffered", 2),
     ("late_behind_buffered_sends", 1),
     ("stopped", 2),
     ("late", 3),
@@ -141,7 +142,8 @@ fn fail(python: &Python, mode: &str, remaining: usize) -> Result<(), Failed> {
     let ranks: Vec<Rank> = (0..3)
         .map(|rank| python.rank("failures", "mscclpp", Some(mode), (rank, 3), port.number))
         .collect::<Result<_, _>>()?;
-    let is_expected_to_end = !(mode.starts_with("killed") || matches!(mode, "stopped" | "shrunk"));
+    let is_expected_to_end = !(mode.starts_with("killed")
+        || matches!(mode, "stopped" | "shrunk" | "uncaught_exception_while_sends_are_buffered"));
     let mut causes = Vec::new();
     for (number, rank) in ranks.into_iter().enumerate() {
         if number == 2 && !is_expected_to_end {
