@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mscclpp_core::diag::Diagnostics;
+use mscclpp_core::types::ReduceOp;
 use thiserror::Error;
 
 use crate::exit;
@@ -251,7 +252,7 @@ impl Error {
             Exec::MessageSize { .. } => {
                 finding = finding.help("use another size, or disable this check with --any-size")
             }
-            Exec::FixedReduction { .. } => {
+            Exec::FixedReduction { requested, .. } if *requested != ReduceOp::Avg => {
                 finding = finding.help("remove --op, or use a plan of sums, which supports any reduction")
             }
             Exec::UnsupportedAccumulator { .. } => {

@@ -57,6 +57,11 @@ impl CollectiveKind {
         Self::FIXED.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// Returns whether every output is a reduction over all ranks.
+    pub const fn is_reduction(self) -> bool {
+        matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
+    }
+
     /// Returns the alignment of chunks in bytes unless a program or plan text states one: 16, at which devices move whole
     /// vectors, and 1 for `Custom`, whose chunks are exact to the element.
     pub const fn default_alignment(self) -> u32 {

@@ -113,7 +113,7 @@ impl Request {
             collective,
             bytes,
             dtype,
-            op: if reduces(collective) { Some(ReduceOp::Sum) } else { None },
+            op: if collective.is_reduction() { Some(ReduceOp::Sum) } else { None },
             root: 0,
             num_ranks,
             ranks_per_node: num_ranks,
@@ -173,11 +173,6 @@ pub const CALLS: [(&str, CollectiveKind); 7] = [
     ("reduce", CollectiveKind::Reduce),
     ("send_recv", CollectiveKind::SendRecv),
 ];
-
-/// Returns whether a collective combines elements.
-pub(crate) const fn reduces(collective: CollectiveKind) -> bool {
-    matches!(collective, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce)
-}
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -158,8 +158,12 @@ pub(super) fn messages(plan: &PlanTree) -> Result<Vec<Message>, ValidationError>
     /// Elements per rank. The text of a kernel does not depend on it.
     const ELEMENTS: u64 = 4096;
     let message = Message::new(DataType::F32, plan.ranks.len() as u64 * ELEMENTS).any_size();
+    let can_average = plan.collective.kind.is_reduction();
     match resolve(&Plan::new(plan))?.reductions {
-        Reductions::Generic => Ok(ReduceOp::ALL.iter().map(|&op| message.op(op)).collect()),
+        Reductions::Generic => {
+            let ops = ReduceOp::ALL.into_iter().filter(|&op| op != ReduceOp::Avg || can_average);
+            Ok(ops.map(|op| message.op(op)).collect())
+        }
         _ => Ok(vec![message]),
     }
 }

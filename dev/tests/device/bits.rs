@@ -2,12 +2,16 @@
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::lower::lower;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::json::{self, ReadOptions};
 use mscclpp_core::plan::{
     Plan,
     raw::{LoopBody, Op, OpKind},
 };
+use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Executor, Graph, PrepareOptions, Stream};
 use mscclpp_exec::verify::{Pattern, Verifier};
@@ -132,6 +136,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("bits::size_beyond_memory_is_rejected", size_beyond_memory_is_rejected),
         Test::new("bits::slices_anywhere", slices_anywhere),
         Test::new("bits::averages_of_one_rank", averages_of_one_rank),
+        Test::new("bits::average_of_a_custom_collective_is_an_error", average_of_a_custom_collective_is_an_error),
         Test::new("bits::empty_pipelines", empty_pipelines),
         Test::new("bits::long_pipelines", long_pipelines),
         Test::new("bits::more_than_four_gigabytes", more_than_four_gigabytes),
@@ -273,6 +278,20 @@ fn averages_of_one_rank(rig: &Rig) -> Result<(), Failed> {
         Pair::new(&Executor::new(&rig.device, ranks), &plan, message)?.ok_or("too many thread blocks")?.check(2)?;
     }
     Ok(())
+}
+
+/// Devices divide whole outputs, and those of a custom collective may be copies.
+fn average_of_a_custom_collective_is_an_error(rig: &Rig) -> Result<(), Failed> {
+    let program = Program::new(AlgoSpec::new("sums", CollectiveKind::Custom { input: 2, output: 2 }, 2));
+    for rank in program.ranks() {
+        rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
+        rank.reduce(rank.output().chunk(0), rank.input().chunk(1), 0);
+    }
+    let plan = Plan::new(&lower(&program.finish()?)?);
+    match Executor::new(&rig.device, 2).prepare(&plan, Message::new(DataType::F32, 8).op(ReduceOp::Avg)).map(drop) {
+        Err(Error::FixedReduction { requested: ReduceOp::Avg, .. }) => Ok(()),
+        other => Err(format!("expected an error of the reduction, found {other:?}").into()),
+    }
 }
 
 /// A pipeline without operations has no effect, and the operations after it are complete.

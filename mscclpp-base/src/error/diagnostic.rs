@@ -1,6 +1,7 @@
 //! Rules, help and diagnostics of errors.
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};
+use mscclpp_core::types::ReduceOp;
 
 use super::channel::ChannelError;
 use super::{Error, ErrorKind};
@@ -90,6 +91,11 @@ impl Error {
             Self::NotDividing { count, multiple } => {
                 let next = count.checked_next_multiple_of(*multiple).unwrap_or(0);
                 format!("use {next} elements, the next multiple of {multiple}, or another plan")
+            }
+            Self::FixedReduction { fixed, requested: ReduceOp::Avg, .. } if fixed == ReduceOp::Sum.name() => {
+                "an average divides whole outputs, and outputs of this collective may be copies: omit the reduction of the \
+                 message and divide the sums, or use `avg` in the plan"
+                    .into()
             }
             Self::FixedReduction { fixed, .. } => {
                 format!(

@@ -7,7 +7,7 @@ use mscclpp_core::types::ReduceOp;
 use super::program::{Reductions, ResolvedPlan, SPACES, Space};
 use super::reduce::{Divider, Reducer, divider};
 use crate::error::Error;
-use crate::layout::{Layout, View};
+use crate::layout::{Layout, Shape, View};
 use crate::message::{Message, PacketType};
 
 /// A message bound to a plan. It holds no memory, so it serves any number of launches.
@@ -129,7 +129,12 @@ fn reduction(program: &ResolvedPlan, message: &Message) -> Result<ReduceOp, Erro
     let fixed = |fixed: &str, asked| {
         Err(Error::FixedReduction { plan: program.plan.name().to_owned(), fixed: fixed.to_owned(), requested: asked })
     };
+    let Shape { collective, ranks, .. } = program.shape;
     match (program.reductions, message.op) {
+        // The division at the end would divide copies in the outputs as well.
+        (Reductions::Generic, Some(asked @ ReduceOp::Avg)) if ranks > 1 && !collective.kind.is_reduction() => {
+            fixed(ReduceOp::Sum.name(), asked)
+        }
         (Reductions::Generic, asked) => Ok(asked.unwrap_or_default()),
         (Reductions::Fixed(own), Some(asked)) if asked != own => fixed(own.name(), asked),
         (Reductions::Fixed(own), _) => Ok(own),

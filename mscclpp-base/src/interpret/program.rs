@@ -45,7 +45,7 @@ pub struct ResolvedPlan {
 pub enum Reductions {
     /// It does not reduce.
     None,
-    /// By sums only, which the message can replace by any reduction.
+    /// By sums only, which the message can replace by any reduction; by `Avg` in a collective whose outputs are all reductions.
     Generic,
     /// By this reduction only.
     Fixed(ReduceOp),

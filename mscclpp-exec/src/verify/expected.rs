@@ -79,8 +79,7 @@ impl Expected {
         self.combined((0..self.inputs.ranks).map(|rank| (rank, Some(index))))
     }
 
-    /// Returns the reduction of some elements of inputs, each as often as it is named, or a copy of the only one, which
-    /// an average divides too. A `None` element is past the end of its input, where zeros are.
+    /// Returns the reduction of some elements of inputs, each as often as it is named, or a copy of the only one. A `None` element is past the end of its input, where zeros are.
     pub(super) fn combined(
         &self,
         elements: impl ExactSizeIterator<Item = (u32, Option<u64>)> + Clone,
@@ -89,7 +88,7 @@ impl Expected {
         let count = elements.len();
         let value = |(rank, index): (u32, Option<u64>)| index.map_or(0.0, |index| self.inputs.value(rank, index));
         let values = || elements.clone().map(value);
-        let op = op.unwrap_or_default();
+        let op = if count == 1 { ReduceOp::Sum } else { op.unwrap_or_default() };
         let (value, scale) = match op {
             ReduceOp::Sum | ReduceOp::Avg => (values().sum::<f64>(), values().map(f64::abs).sum()),
             // Integers wrap at every step, so that large products stay exact.

@@ -4,11 +4,14 @@ use half::{bf16, f16};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::lower::lower;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{
     Plan,
     raw::{Op, OpKind},
 };
+use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu;
 use mscclpp_exec::process::{Executor, PreparedPlan};
@@ -176,6 +179,23 @@ fn every_type_and_operation() {
             .collect();
         check(&plan, &messages);
     }
+}
+
+/// Executors divide whole outputs, and those of a custom collective may be copies.
+#[test]
+fn average_of_a_custom_collective_is_an_error() {
+    let program = Program::new(AlgoSpec::new("sums", CollectiveKind::Custom { input: 2, output: 2 }, 2));
+    for rank in program.ranks() {
+        rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
+        rank.reduce(rank.output().chunk(0), rank.input().chunk(1), 0);
+    }
+    let plan = Plan::new(&lower(&program.finish().expect("a recorded program")).expect("a plan"));
+    each(2, |executor| {
+        let prepare = |op| executor.prepare(&plan, Message::of::<f32>(8).op(op));
+        let error = prepare(ReduceOp::Avg).map(drop).expect_err("copies would be divided");
+        assert!(matches!(error, Error::FixedReduction { requested: ReduceOp::Avg, .. }), "{error}");
+        prepare(ReduceOp::Max).expect("copies stay as they are");
+    });
 }
 
 /// Block syncs at the ends of blocks are elided where they have no effect, but not the ends of loops with which blocks

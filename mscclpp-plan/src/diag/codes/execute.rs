@@ -15,8 +15,8 @@ codes! {
         "The element count of a message is that of the larger of input and output, which is divided equally among the ranks. The chunks within the part of a rank may have different sizes, unless the plan takes dividing counts only (`dividing`): then each has equally many whole alignment units.\n\nWrong: `Message::of::<f32>(1001)` in an all-gather of 8 ranks. Right: `Message::of::<f32>(1008)`.";
     MessageTooLarge = "M0406" "message-too-large": "a message fits into the address space",
         "A buffer, padded to whole chunks, has less than 2^63 bytes.\n\nWrong: `Message::of::<f64>(1 << 62)`. Right: split the data into several messages.";
-    FixedReduction = "M0407" "fixed-reduction": "a message does not change the reduction of a plan unless all reductions of the plan are sums",
-        "In a plan, a sum is a placeholder: a plan whose reductions are all sums uses the operation of the message. Any other operation, such as `min`, is fixed.\n\nWrong: `Message::of::<f32>(n).op(ReduceOp::Max)` with a plan of `min`. Right: `Message::of::<f32>(n)`.";
+    FixedReduction = "M0407" "fixed-reduction": "a message does not change the reduction of a plan unless all reductions of the plan are sums, and for `avg` all outputs reductions",
+        "In a plan, a sum is a placeholder: a plan whose reductions are all sums uses the operation of the message. Any other operation, such as `min`, is fixed. An average divides whole outputs, so a message requests it only of an all-reduce, reduce-scatter or reduce; outputs of other collectives may be copies.\n\nWrong: `Message::of::<f32>(n).op(ReduceOp::Max)` with a plan of `min`. Right: `Message::of::<f32>(n)`.";
     NoSuchReduction = "M0408" "no-such-reduction": "the accumulator type can represent the elements",
         "Integers accumulate in their own type and wrap; f64 does not accumulate in f32.\n\nWrong: `Message::of::<i32>(n).accumulate(AccumType::F32)`. Right: omit `accumulate`.";
     WrongBuffers = "M0409" "wrong-buffers": "a launch gets one buffer per rank, of the type and size of the message",
