@@ -38,7 +38,7 @@ pub mod random;
 pub mod shm;
 pub mod system;
 
-pub use dtype::{DataType, E4m3, E4m3B15, E5m2, Element, ParseDataTypeError};
+pub use dtype::{DataType, E4m3, E4m3B15, E5m2, Element, ElementName, ElementType, ParseDataTypeError};
 pub use error::Error;
 #[doc(hidden)]
 pub use half as __half;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use mscclpp_communicator::{Communicator, Group};
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::Error;
 use mscclpp_exec::error::ErrorKind;
+use mscclpp_exec::{ElementName, Error};
 
 use crate::ranks::{on_comms, on_ranks};
 
@@ -279,6 +279,29 @@ fn different_types_are_reported() {
         let error = error.expect_err("types differ");
         assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
         assert!(error.to_string().contains("f32") && error.to_string().contains("u32"), "{error}");
+    });
+}
+
+#[test]
+fn different_types_that_are_moved_as_one_are_reported() {
+    on_ranks(2, |comm| {
+        let rank = comm.rank();
+        let calls: [fn(&Communicator) -> Result<(), Error>; 4] = [
+            |comm| comm.broadcast_in_place(&mut [1_u8; 8], 0),
+            |comm| comm.gather(&[1_u8; 8], &mut [0; 16], 0),
+            |comm| if comm.rank() == 0 { comm.send(&[1_u8; 8], 1) } else { comm.recv(&mut [1_u8; 8], 0) },
+            |comm| comm.all_to_all_v(&[1_u8; 2], &[1; 2]).map(drop),
+        ];
+        for call in calls {
+            let with_name = |name| {
+                let own = comm.split(Some(0), rank).expect("a communicator").expect("of this rank");
+                call(&own.with_element_name(ElementName::new(name)))
+            };
+            with_name("bool").expect("equal names");
+            let error = with_name(if rank == 0 { "bool" } else { "u8" }).expect_err("types differ");
+            assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+            assert!(error.to_string().contains("u8 (bool)"), "{error}");
+        }
     });
 }
 

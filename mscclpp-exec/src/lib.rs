@@ -53,8 +53,8 @@ pub use mscclpp_base::__half;
 pub use mscclpp_base::shm::ProcessMark as __ProcessMark;
 pub use mscclpp_base::system::{AvailableMemory, ControlGroup, ExceededLimit, SystemLimit, available_memory};
 pub use mscclpp_base::{
-    AccumType, DataType, E4m3, E4m3B15, E5m2, Element, Error, Message, PacketType, ParseDataTypeError, error, file,
-    with_type,
+    AccumType, DataType, E4m3, E4m3B15, E5m2, Element, ElementName, ElementType, Error, Message, PacketType,
+    ParseDataTypeError, error, file, with_type,
 };
 #[cfg(feature = "process")]
 pub use mscclpp_transport::{UcxReport, try_ucx};

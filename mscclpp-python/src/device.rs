@@ -109,7 +109,7 @@ impl Devices {
         if let Call::Several(calls) = call {
             return calls.iter().try_for_each(|call| self.run(comm, number, handle, call));
         }
-        self.on_stream(comm, number, handle, temporary_of(call), |device| device.run(call))
+        self.on_stream(&call.handle(comm), number, handle, temporary_of(call), |device| device.run(call))
     }
 
     /// Makes transfers together; one alone need not wait for its receiver.
@@ -121,16 +121,22 @@ impl Devices {
         transfers: &[Transfer],
     ) -> Result<(), Failure> {
         self.on_stream(comm, number, handle, 0, |device| {
-            let on = device.on;
+            let named = |view: &View| comm.with_element_name(view.kind.name());
             match transfers {
-                [(true, view, peer)] => return Ok(on.send(&read::<u8>(view), *peer)?),
-                [(false, view, peer)] => return Ok(on.recv(&mut written::<u8>(view), *peer)?),
+                [(true, view, peer)] => return Ok(named(view).on(device.stream).send(&read::<u8>(view), *peer)?),
+                [(false, view, peer)] => {
+                    return Ok(named(view).on(device.stream).recv(&mut written::<u8>(view), *peer)?);
+                }
                 _ => {}
             }
+            let handles: Vec<_> = transfers.iter().map(|(_, view, _)| named(view)).collect();
             let inputs: Vec<_> = transfers.iter().map(|(_, view, _)| read::<u8>(view)).collect();
             let mut outputs: Vec<_> = transfers.iter().map(|(_, view, _)| written::<u8>(view)).collect();
             let mut group = Group::new();
-            for (((is_sent, _, peer), input), output) in transfers.iter().zip(&inputs).zip(&mut outputs) {
+            for ((((is_sent, _, peer), comm), input), output) in
+                transfers.iter().zip(&handles).zip(&inputs).zip(&mut outputs)
+            {
+                let on = comm.on(device.stream);
                 match is_sent {
                     true => group.send_on(on, input, *peer),
                     false => group.recv_on(on, output, *peer),

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use mscclpp_exec::{DataType, Element};
+use mscclpp_exec::{DataType, Element, ElementName};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
@@ -112,8 +112,8 @@ pub(crate) enum Kind {
     Complex(DataType),
     /// 16-bit integers, which messages lack.
     Short { is_signed: bool },
-    /// Any other type of a number of bytes, which is moved and not reduced.
-    Opaque(usize),
+    /// Any other type, by the code, bits and lanes of DLPack, which is moved and not reduced.
+    Opaque { code: u8, bits: u8, lanes: u16 },
 }
 
 /// The type of memory whose elements are bytes.
@@ -141,8 +141,8 @@ impl Kind {
             (6, 8, 1) => Self::Bool,
             (10, 8, 1) => Self::Plain(F8E4M3),
             (12, 8, 1) => Self::Plain(F8E5M2),
-            (_, bits, lanes) if bits > 0 && lanes > 0 && (u32::from(bits) * u32::from(lanes)).is_multiple_of(8) => {
-                Self::Opaque(usize::from(bits) * usize::from(lanes) / 8)
+            _ if bits > 0 && lanes > 0 && (u32::from(bits) * u32::from(lanes)).is_multiple_of(8) => {
+                Self::Opaque { code, bits, lanes }
             }
             _ => return None,
         })
@@ -155,7 +155,7 @@ impl Kind {
             Self::Bool => 1,
             Self::Complex(dtype) => 2 * dtype.size(),
             Self::Short { .. } => 2,
-            Self::Opaque(bytes) => bytes,
+            Self::Opaque { bits, lanes, .. } => bits as usize * lanes as usize / 8,
         }
     }
 
@@ -167,13 +167,13 @@ impl Kind {
             Self::Complex(dtype) => (dtype, 2),
             // Moving is the same for all types of a size.
             Self::Short { .. } => (DataType::F16, 1),
-            Self::Opaque(bytes) => (DataType::U8, bytes),
+            Self::Opaque { .. } => (DataType::U8, self.size()),
         }
     }
 
-    /// Returns the name of the type, as PyTorch has it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
+    /// Returns the name of the type, as PyTorch has it where messages have another one. No two types have the same one.
+    pub(crate) fn name(self) -> ElementName {
+        ElementName::new(match self {
             Self::Plain(dtype) => dtype.name(),
             Self::Bool => "bool",
             Self::Complex(DataType::F16) => "complex32",
@@ -181,8 +181,10 @@ impl Kind {
             Self::Complex(_) => "complex128",
             Self::Short { is_signed: true } => "int16",
             Self::Short { is_signed: false } => "uint16",
-            Self::Opaque(_) => "another type",
-        }
+            Self::Opaque { code, bits, lanes } => {
+                return ElementName::new(&format!("DLPack {code}.{bits}.{lanes}"));
+            }
+        })
     }
 }
 

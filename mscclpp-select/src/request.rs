@@ -7,7 +7,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
 use super::order::OrderPolicy;
-use mscclpp_base::dtype::DataType;
+use mscclpp_base::dtype::{DataType, ElementName, ElementType};
 use mscclpp_base::message::Message;
 
 /// A call of a collective, as input of the selection of an algorithm.
@@ -32,6 +32,8 @@ pub struct Request {
     pub bytes: u64,
     /// Type of the elements.
     pub dtype: DataType,
+    /// Name of the program's type of the elements, if it is another one. No algorithm depends on it.
+    pub element_name: Option<ElementName>,
     /// The reduction; `None` if the collective does not reduce.
     pub op: Option<ReduceOp>,
     /// Root of a broadcast or reduce; 0 for all others.
@@ -113,6 +115,7 @@ impl Request {
             collective,
             bytes,
             dtype,
+            element_name: None,
             op: if collective.is_reduction() { Some(ReduceOp::Sum) } else { None },
             root: 0,
             num_ranks,
@@ -135,6 +138,11 @@ impl Request {
             Some(0) => self.num_ranks / self.ranks_per_node,
             _ => 0,
         }
+    }
+
+    /// Returns the type of the elements as ranks compare it.
+    pub const fn element_type(&self) -> ElementType {
+        ElementType { dtype: self.dtype, name: self.element_name }
     }
 
     /// Returns the message of the call.
@@ -176,8 +184,8 @@ pub const CALLS: [(&str, CollectiveKind); 7] = [
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { collective, dtype, num_ranks: ranks, .. } = self;
-        write!(f, "{} of {} {dtype}", collective.name(), Bytes(self.bytes))?;
+        let Self { collective, num_ranks: ranks, .. } = self;
+        write!(f, "{} of {} {}", collective.name(), Bytes(self.bytes), self.element_type())?;
         if let Some(op) = self.op {
             write!(f, ", {op}")?;
         }

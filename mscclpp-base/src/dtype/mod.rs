@@ -1,8 +1,10 @@
 //! Data types of messages.
 
+mod element_name;
 mod fp8;
 mod with_type;
 
+pub use element_name::{ElementName, ElementType};
 pub use fp8::to_odd;
 pub use fp8::{E4m3, E4m3B15, E5m2};
 

@@ -88,7 +88,7 @@ impl Communicator {
         counts: &[usize],
         expected: Option<&[usize]>,
     ) -> Result<AllToAllVOutput<T>, Error> {
-        let part = self.enter_call(|| format!("{CALL} of {}", T::TYPE));
+        let part = self.enter_call(|| format!("{CALL} of {}", self.element_type(T::TYPE)));
         let exchanged = self.exchange(input, counts, expected);
         drop(part);
         self.count_call();

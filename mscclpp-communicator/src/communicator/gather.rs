@@ -27,7 +27,7 @@ impl Communicator {
         if is_root {
             self.check_whole("gather", "the output", output.len(), "the input", input.len())?;
         }
-        self.named_barrier(&format!("gather of {} {} to rank {root}", input.len(), T::TYPE))?;
+        self.named_barrier(&format!("gather of {} {} to rank {root}", input.len(), self.element_type(T::TYPE)))?;
         let mut group = Group::new();
         group.send(self, input, root);
         if is_root {
@@ -54,7 +54,7 @@ impl Communicator {
         if is_root {
             self.check_whole("scatter", "the input", input.len(), "the output", output.len())?;
         }
-        self.named_barrier(&format!("scatter of {} {} from rank {root}", output.len(), T::TYPE))?;
+        self.named_barrier(&format!("scatter of {} {} from rank {root}", output.len(), self.element_type(T::TYPE)))?;
         let mut group = Group::new();
         if is_root {
             for peer in 0..self.num_ranks() {

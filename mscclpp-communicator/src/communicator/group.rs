@@ -8,7 +8,7 @@ use mscclpp_bootstrap::place;
 #[cfg(feature = "cuda")]
 use super::device::{OnStream, Transfer};
 use super::handle::Communicator;
-use mscclpp_base::dtype::{DataType, Element};
+use mscclpp_base::dtype::{Element, ElementType};
 use mscclpp_base::error::Error;
 #[cfg(feature = "cuda")]
 use mscclpp_exec::cuda::{DeviceMut, DeviceRef, Lent, Stream};
@@ -116,7 +116,7 @@ impl Order {
 struct OwnPart<'a> {
     communicator: Identity,
     rank: u32,
-    dtype: DataType,
+    elements: ElementType,
     /// Number of elements; of device memory known when it is lent.
     len: Option<usize>,
     memory: OwnMemory<'a>,
@@ -187,7 +187,7 @@ impl<'a> Group<'a> {
 
     fn add_own<T: Element>(&mut self, comm: &Communicator, len: Option<usize>, memory: OwnMemory<'a>) {
         let (communicator, rank) = (comm.bootstrap().identity(), comm.rank());
-        self.own.push(OwnPart { communicator, rank, dtype: T::TYPE, len, memory });
+        self.own.push(OwnPart { communicator, rank, elements: comm.element_type(T::TYPE), len, memory });
     }
 
     /// Makes the calls. Returns the first error; later calls are not made then.
@@ -265,18 +265,18 @@ impl OwnPart<'_> {
     }
 
     fn side(&self) -> Side {
-        (if self.is_sent() { "send" } else { "recv" }, self.len, self.dtype)
+        (if self.is_sent() { "send" } else { "recv" }, self.len, self.elements)
     }
 }
 
 /// One side of a transfer: its call, its number of elements if it is known, and their type.
-pub(super) type Side = (&'static str, Option<usize>, DataType);
+pub(super) type Side = (&'static str, Option<usize>, ElementType);
 
 /// Returns the error for two sides that differ.
 pub(super) fn mismatch(rank: u32, first: &Side, second: Option<&Side>) -> Error {
-    let describe = |(call, len, dtype): &Side| {
+    let describe = |(call, len, elements): &Side| {
         let len = len.map_or_else(|| "any number of".to_owned(), |len| len.to_string());
-        format!("{call} of {len} {dtype}")
+        format!("{call} of {len} {elements}")
     };
     let second = second.map_or_else(|| "no other call".to_owned(), describe);
     Error::OwnTransfer { rank, first: describe(first), second }
@@ -290,7 +290,7 @@ fn copy_own(parts: Vec<OwnPart<'_>>) -> Result<(), Error> {
         let (rank, found) = (to.rank, to.side());
         let other = from.as_ref().map(OwnPart::side);
         let mismatch = || mismatch(rank, &found, other.as_ref());
-        let Some(from) = from.filter(|from| from.dtype == to.dtype) else { return Err(mismatch()) };
+        let Some(from) = from.filter(|from| from.elements == to.elements) else { return Err(mismatch()) };
         match (from.memory, to.memory) {
             (OwnMemory::Sent(from), OwnMemory::Received(to)) if from.len() == to.len() => to.copy_from_slice(from),
             #[cfg(feature = "cuda")]

@@ -20,7 +20,7 @@ use super::pending::CallQueue;
 use super::point_to_point::Pairs;
 use super::serve::Prepared;
 use crate::metrics::CallCounters;
-use mscclpp_base::dtype::{DataType, Element};
+use mscclpp_base::dtype::{DataType, Element, ElementName, ElementType};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::ProcessMark;
 use mscclpp_exec::places::PlaceNumbers;
@@ -87,6 +87,8 @@ pub struct Communicator {
     pub(super) inner: Arc<Inner>,
     /// Timeout of the calls made through this handle; `None`: that of the communicator.
     pub(super) timeout: Option<Duration>,
+    /// Name of the elements of the calls made through this handle.
+    pub(super) element_name: Option<ElementName>,
 }
 
 static_assertions::assert_impl_all!(Communicator: Send, Sync);
@@ -488,8 +490,21 @@ impl Communicator {
             ranks_per_node: self.inner.bootstrap.ranks_per_node(),
             registered: self.inner.assume_registered.load(Ordering::Relaxed),
             order: self.order_policy(),
+            element_name: self.element_type(dtype).name,
             ..Request::new(collective, self.num_ranks(), dtype, bytes)
         }
+    }
+
+    /// Returns a handle of this rank for calls whose elements have another type in the program than the one in which they are moved, such as
+    /// booleans that are moved as bytes. Ranks whose names differ make different calls, and messages show the names.
+    #[must_use]
+    pub fn with_element_name(&self, name: ElementName) -> Self {
+        Self { element_name: Some(name), ..self.clone() }
+    }
+
+    /// Returns the type of elements that are moved as `dtype`, as ranks compare it.
+    pub(super) fn element_type(&self, dtype: DataType) -> ElementType {
+        ElementType { dtype, name: self.element_name.filter(|name| *name != dtype.into()) }
     }
 
     /// Locks the state of calls. Does not wait: two threads must not use one rank at the same time.
@@ -543,7 +558,7 @@ impl Communicator {
             #[cfg(feature = "cuda")]
             lanes: Lanes::default(),
         };
-        Self { inner: Arc::new(inner), timeout: None }
+        Self { inner: Arc::new(inner), timeout: None, element_name: None }
     }
 }
 

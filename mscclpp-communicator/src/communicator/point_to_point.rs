@@ -9,7 +9,7 @@ use mscclpp_core::collective::CollectiveKind;
 
 use super::handle::Communicator;
 use super::serve::Typed;
-use mscclpp_base::dtype::{DataType, Element};
+use mscclpp_base::dtype::{DataType, Element, ElementType};
 use mscclpp_base::error::Error;
 use mscclpp_select::{Registry, Request};
 
@@ -159,7 +159,7 @@ impl Communicator {
     pub(super) fn each_pair(&self, run: impl Fn(&Self) -> Result<(), Error>) -> Result<(), Error> {
         let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let run = |((peer, sequence), pair): ((u32, Sequence), Self)| {
-            let pair = Self { timeout: self.timeout, ..pair };
+            let pair = self.with_own_options(pair);
             // Which of the calls it was is not known, but the direction is.
             let call = sequence.is_sent().map_or("synchronize", |is_sent| if is_sent { "send" } else { "recv" });
             run(&pair).map_err(|source| self.failed_transfer(call, peer, sequence, source))
@@ -171,26 +171,31 @@ impl Communicator {
     #[cfg(feature = "cuda")]
     pub(super) fn known_pair(&self, peer: u32, sequence: Sequence) -> Option<Self> {
         let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pairs.get(&(peer, sequence)).map(|pair| Self { timeout: self.timeout, ..pair.clone() })
+        pairs.get(&(peer, sequence)).map(|pair| self.with_own_options(pair.clone()))
     }
 
     /// Returns a communicator with another rank.
     fn pair(&self, peer: u32, sequence: Sequence) -> Result<Self, Error> {
         let mut pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pair) = pairs.get(&(peer, sequence)) {
-            return Ok(Self { timeout: self.timeout, ..pair.clone() });
+            return Ok(self.with_own_options(pair.clone()));
         }
         let bootstrap = self.inner.bootstrap.pair(peer, sequence.is_sent())?;
         let registry = self.lock_registry().clone().or_else(|| self.inner.inherited.clone());
         let pair = Self::with_inherited(bootstrap, registry, true);
         pairs.insert((peer, sequence), pair.clone());
-        Ok(Self { timeout: self.timeout, ..pair })
+        Ok(self.with_own_options(pair))
+    }
+
+    /// Returns a handle of another communicator with the options of this handle.
+    fn with_own_options(&self, of: Self) -> Self {
+        Self { timeout: self.timeout, element_name: self.element_name, ..of }
     }
 
     /// Describes a request for messages.
     pub(super) fn describe(&self, request: &Request) -> String {
         match self.inner.is_pair {
-            true => describe_transfer(request.message().count, request.dtype, request.root),
+            true => describe_transfer(request.message().count, request.element_type(), request.root),
             false => request.to_string(),
         }
     }
@@ -202,6 +207,6 @@ impl Communicator {
 }
 
 /// Describes a transfer from one of two ranks for messages.
-pub(super) fn describe_transfer(len: u64, dtype: DataType, from: u32) -> String {
-    format!("transfer of {len} {dtype} from rank {from}")
+pub(super) fn describe_transfer(len: u64, elements: ElementType, from: u32) -> String {
+    format!("transfer of {len} {elements} from rank {from}")
 }

@@ -104,7 +104,9 @@ impl Communicator {
             // What follows are calls of all ranks, which are parts of this one.
             let _part = self.enter_call(|| self.describe(&request));
             let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank)?;
-            let prepare = |plan| self.executor()?.prepare_as(&plan, request.message(), Some(&self.describe(&request)));
+            let name = self.describe(&request);
+            let call = Some((&*name, request.element_type()));
+            let prepare = |plan| self.executor()?.prepare_as(&plan, request.message(), call);
             let plan = plan.map(prepare).transpose()?.map(Box::new);
             let counters = &self.inner.observed.counters;
             let counters = counters.of_calls(request.collective.name(), algorithm.name());

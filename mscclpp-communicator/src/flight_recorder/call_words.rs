@@ -73,6 +73,8 @@ pub(super) fn decode(words: [u64; WORDS]) -> Option<(Option<Request>, u32)> {
         collective,
         bytes,
         dtype: *DataType::ALL.get(usize::from(dtype))?,
+        // Only the text of a failure has it.
+        element_name: None,
         op: if op == 0 { None } else { Some(*ReduceOp::ALL.get(usize::from(op) - 1)?) },
         root,
         num_ranks,

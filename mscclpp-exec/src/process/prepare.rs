@@ -10,6 +10,7 @@ use super::launch::RING_BYTES;
 use super::plan::{PlanState, Prepared, lines};
 use super::plan_memory::{Parts, PlanMemory};
 use super::session::Session;
+use mscclpp_base::dtype::ElementType;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::{Params, ResolvedPlan, SLICES, resolve};
 use mscclpp_base::interpret::{check_nodes, links};
@@ -35,16 +36,21 @@ impl Executor {
         self.prepare_as(plan, message, None)
     }
 
-    /// Does what [`prepare`](Self::prepare) does. `name`: how messages name the launches.
+    /// Does what [`prepare`](Self::prepare) does. `call`: how messages name the launches, and the type of the elements as the program has it.
     #[track_caller]
     #[doc(hidden)]
-    pub fn prepare_as(&self, plan: &Plan, message: Message, name: Option<&str>) -> Result<PreparedPlan, Error> {
+    pub fn prepare_as(
+        &self,
+        plan: &Plan,
+        message: Message,
+        call: Option<(&str, ElementType)>,
+    ) -> Result<PreparedPlan, Error> {
         let mut session = self.inner.session()?;
         let found = session.find_plan(plan, self.num_ranks())?;
         let options = session.options;
         let params = Params::new(session.program(&found), message, options.scratch_limit, options.scratch_pool)?;
-        let text = describe(plan, &message);
-        let name = name.unwrap_or(&text);
+        let text = describe(plan, &message, call.map_or(message.dtype.into(), |(_, elements)| elements));
+        let name = call.map_or(&*text, |(name, _)| name);
         session.agree(&format!("prepare of {text}"), name)?;
         let at = match found {
             Found::Known(at) => at,
@@ -63,12 +69,12 @@ impl Executor {
 }
 
 /// Describes a call: `` plan `ring` (5f0c…), 1000 f32, sum, … ``
-pub fn describe(plan: &Plan, message: &Message) -> String {
-    let Message { count, dtype, op, accumulate, packet, any_size: _ } = message;
+pub fn describe(plan: &Plan, message: &Message, elements: ElementType) -> String {
+    let Message { count, dtype: _, op, accumulate, packet, any_size: _ } = message;
     let op = op.map_or("as planned", |op| op.name());
     let name: String = plan.name().chars().take(100).collect();
     let hash = plan.hash() as u64;
-    format!("plan `{name}` ({hash:016x}), {count} {dtype}, {op}, accumulator {accumulate}, {packet:?}")
+    format!("plan `{name}` ({hash:016x}), {count} {elements}, {op}, accumulator {accumulate}, {packet:?}")
 }
 
 /// Number of the stream that carries port channels between two ranks.

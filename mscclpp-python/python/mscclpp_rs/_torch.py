@@ -403,10 +403,6 @@ class Backend(_BASE):  # type: ignore[misc]
             ([buffers.output(output) for output in outputs], buffers.input(tensor))
             for outputs, tensor in zip(output_tensors, input_tensors)
         ]
-        for outputs, tensor in pairs:
-            for output in outputs:
-                if output.dtype != tensor.dtype:
-                    raise InvalidInputError(f"all_gather: expected outputs of {tensor.dtype}, found {output.dtype}")
         work = self._native.all_gather_list(pairs, _timeout(opts), _is_async(opts))
         return self._finish(work, opts, [output for outputs in output_tensors for output in outputs], buffers)
 

@@ -4,6 +4,8 @@ mod memory;
 mod moves;
 mod reductions;
 
+use std::borrow::Cow;
+
 use mscclpp_bootstrap::place;
 use mscclpp_communicator::Communicator;
 use mscclpp_exec::with_type;
@@ -14,7 +16,7 @@ use self::moves::{all_gather, all_gather_list, all_to_all, all_to_all_list};
 use self::reductions::{all_reduce, all_reduce_list, reduce, reduce_scatter, reduce_scatter_list};
 use crate::failure::Failure;
 use crate::operator::Operator;
-use crate::tensor::View;
+use crate::tensor::{Kind, View};
 
 /// A collective call on tensors, which exist until it has ended. Lists have a tensor per rank.
 #[derive(Debug)]
@@ -136,8 +138,40 @@ impl Call {
         Ok(device)
     }
 
+    /// Returns the type of the elements; `None` if the call has none, or consists of several.
+    fn kind(&self) -> Option<Kind> {
+        match self {
+            Self::AllReduce { tensor: view, .. }
+            | Self::Broadcast { tensor: view, .. }
+            | Self::Reduce { tensor: view, .. }
+            | Self::AllGather { input: view, .. }
+            | Self::AllGatherList { input: view, .. }
+            | Self::ReduceScatter { output: view, .. }
+            | Self::ReduceScatterList { output: view, .. }
+            | Self::AllToAll { input: view, .. }
+            | Self::Gather { input: view, .. }
+            | Self::Scatter { output: view, .. } => Some(view.kind),
+            Self::AllReduceList { tensors: list, .. } | Self::AllToAllList { outputs: list, .. } => {
+                list.first().map(|view| view.kind)
+            }
+            Self::Barrier | Self::Several(_) => None,
+        }
+    }
+
+    /// Returns the handle with which the call is made: ranks with other types make other calls, also where both are moved as one.
+    pub(crate) fn handle<'a>(&self, comm: &'a Communicator) -> Cow<'a, Communicator> {
+        // The most frequent call has a type of messages.
+        if let Self::AllReduce { operator: Operator::Plain(_, dtype), tensor } = self
+            && tensor.kind == Kind::Plain(*dtype)
+        {
+            return Cow::Borrowed(comm);
+        }
+        self.kind().map_or(Cow::Borrowed(comm), |kind| Cow::Owned(comm.with_element_name(kind.name())))
+    }
+
     /// Makes the call.
     pub(crate) fn run(&self, comm: &Communicator, staging: &mut Staging) -> Result<(), Failure> {
+        let comm = &*self.handle(comm);
         // Messages would state lines of this library.
         let _name = place::enter_name(self.name());
         match self {

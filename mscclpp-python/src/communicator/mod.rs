@@ -199,6 +199,7 @@ impl PyCommunicator {
         for pair in pairs.try_iter()? {
             let pair = pair?;
             let (outputs, input) = (self.list("all_gather", &pair.get_item(0)?)?, View::new(&pair.get_item(1)?)?);
+            outputs.iter().try_for_each(|output| same_kind("all_gather", output, &input))?;
             self.check_own("all_gather", &outputs, &input)?;
             calls.push(Call::AllGatherList { input, outputs });
         }
@@ -224,10 +225,7 @@ impl PyCommunicator {
         for pair in pairs.try_iter()? {
             let pair = pair?;
             let (output, inputs) = (View::new(&pair.get_item(0)?)?, self.list("reduce_scatter", &pair.get_item(1)?)?);
-            if inputs.iter().any(|input| input.kind != output.kind) {
-                let expected = "expected inputs of the output's type, found others".to_owned();
-                return Err(Failure::invalid("reduce_scatter", expected).into());
-            }
+            inputs.iter().try_for_each(|input| same_kind("reduce_scatter", &output, input))?;
             self.check_own_input("reduce_scatter", &inputs, &output)?;
             calls.push(Call::ReduceScatterList { inputs, output, operator: Operator::new(op, output.kind)? });
         }
@@ -246,6 +244,9 @@ impl PyCommunicator {
     fn all_to_all_list(&self, outputs: &Object<'_>, inputs: &Object<'_>, timeout: i64, is_async: bool) -> Submitted {
         let keep = (outputs, inputs).into_pyobject(outputs.py())?;
         let (outputs, inputs) = (self.list("all_to_all", outputs)?, self.list("all_to_all", inputs)?);
+        let first = outputs.first().copied();
+        let is_alike = |view| first.map_or(Ok(()), |first| same_kind("all_to_all", &first, view));
+        outputs.iter().chain(&inputs).try_for_each(is_alike)?;
         self.submit(Call::AllToAllList { inputs, outputs }, timeout, is_async, keep.as_any())
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use bytemuck::{Pod, Zeroable};
+use mscclpp_exec::ElementName;
 
 use crate::tensor::View;
 
@@ -14,25 +15,19 @@ pub(super) struct Header {
     pub(super) bytes: u64,
     /// Bytes of an element.
     element: u64,
-    /// Name of the type of the elements, with zeros after it.
-    kind: [u8; 16],
+    /// Name of the type of the elements.
+    name: ElementName,
 }
 
 impl Header {
     pub(super) fn new(tag: i64, view: &View) -> Self {
-        let mut kind = [0; 16];
-        let name = view.kind.name().as_bytes();
-        let len = name.len().min(kind.len());
-        kind[..len].copy_from_slice(&name[..len]);
-        Self { tag, bytes: view.bytes as u64, element: view.kind.size() as u64, kind }
+        Self { tag, bytes: view.bytes as u64, element: view.kind.size() as u64, name: view.kind.name() }
     }
 }
 
 impl Display for Header {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { bytes, element, kind, .. } = self;
-        let len = kind.iter().position(|byte| *byte == 0).unwrap_or(kind.len());
-        let name = String::from_utf8_lossy(&kind[..len]);
+        let Self { bytes, element, name, .. } = self;
         write!(f, "{bytes} bytes ({} {name})", bytes / (*element).max(1))
     }
 }
@@ -48,8 +43,11 @@ mod tests {
         let header = |kind, bytes| Header::new(3, &View { address: 0, bytes, kind, device: None });
         let complex = [DataType::F16, DataType::F32, DataType::F64].map(Kind::Complex);
         let kinds = DataType::ALL.iter().map(|dtype| Kind::Plain(*dtype)).chain(complex);
-        let others = [Kind::Bool, Kind::Short { is_signed: true }, Kind::Short { is_signed: false }, Kind::Opaque(4)];
-        let mut names: Vec<_> = kinds.chain(others).map(|kind| header(kind, 16).to_string()).collect();
+        let others = [Kind::Bool, Kind::Short { is_signed: true }, Kind::Short { is_signed: false }];
+        // Two of one size.
+        let opaque = [(14, 8, 1), (7, 8, 1), (u8::MAX, u8::MAX, u16::MAX), (u8::MAX, u8::MAX, u16::MAX - 8)];
+        let opaque = opaque.map(|(code, bits, lanes)| Kind::Opaque { code, bits, lanes });
+        let mut names: Vec<_> = kinds.chain(others).chain(opaque).map(|kind| header(kind, 16).to_string()).collect();
         assert!(names.contains(&"16 bytes (4 f32)".to_owned()) && names.contains(&"16 bytes (4 i32)".to_owned()));
         let count = names.len();
         names.sort();

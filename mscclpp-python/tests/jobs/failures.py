@@ -251,6 +251,35 @@ def mismatched_scatter():
     assert isinstance(error, mscclpp_rs.MismatchError) and error.root_cause == FIRST, vars(error)
 
 
+def mismatched_types():
+    """Types that are moved as one: the call is not made, as for any other two types."""
+    start()
+
+    def is_refused(call, of_first, of_others):
+        dtype, group = of_first if RANK == FIRST else of_others, dist.new_group()
+        tensor = torch.zeros(4, dtype=torch.uint8).view(dtype)
+        error = fails(lambda: call(tensor, group))
+        assert isinstance(error, mscclpp_rs.MismatchError) and error.root_cause == FIRST, vars(error)
+
+    def broadcast(tensor, group):
+        dist.broadcast(tensor, 0, group=group)
+
+    def all_gather(tensor, group):
+        dist.all_gather([torch.empty_like(tensor) for _ in range(SIZE)], tensor, group=group)
+
+    def gather(tensor, group):
+        dist.gather(tensor, [torch.empty_like(tensor) for _ in range(SIZE)] if RANK == 0 else None, 0, group=group)
+
+    def all_reduce(tensor, group):
+        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=group)
+
+    for call in (broadcast, all_gather, gather, all_reduce):
+        is_refused(call, torch.bool, torch.uint8)
+    # Of one size, and of no type that messages have.
+    is_refused(broadcast, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+    is_refused(gather, torch.int32, torch.float32)
+
+
 def mismatched_roots():
     start()
     root = int(RANK == FIRST)

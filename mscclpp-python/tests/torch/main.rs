@@ -40,7 +40,7 @@ const JOBS: [(&str, usize); 8] = [
 const ALSO_ON_GLOO: [&str; 3] = ["collectives", "lists", "training"];
 
 /// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
-const FAILURES: [(&str, usize); 29] = [
+const FAILURES: [(&str, usize); 30] = [
     ("killed", 2),
     ("killed_in_started_calls", 2),
     ("killed_in_a_transfer", 1),
@@ -61,6 +61,7 @@ const FAILURES: [(&str, usize); 29] = [
     ("mismatched_splits", 3),
     ("mismatched_scatter", 3),
     ("mismatched_roots", 3),
+    ("mismatched_types", 3),
     ("aborted", 3),
     ("failure_of_a_sub_group_is_its_own", 3),
     ("interrupted", 2),

@@ -192,7 +192,7 @@ impl Connection {
         let positions = if registered { positions } else { [None; 2] };
         let request = self.on_device(Request { registered, ..request });
         let kind = match call.communicator.inner.is_pair {
-            true => Kind::Transfer(request.message().count, request.dtype, request.root),
+            true => Kind::Transfer(request.message().count, request.element_type(), request.root),
             false => Kind::Collective(request, positions, call.forced.variant(&request)),
         };
         self.post(kind, call)?;

@@ -8,7 +8,7 @@ use mscclpp_bootstrap::{Bootstrap, place};
 
 use crate::communicator::forced::Variant;
 use crate::communicator::point_to_point::describe_transfer;
-use mscclpp_base::dtype::DataType;
+use mscclpp_base::dtype::ElementType;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::channels::ChannelOptions;
 use mscclpp_exec::process::{CallRing, CallText};
@@ -40,13 +40,13 @@ pub(super) enum Kind {
     /// A collective on slices.
     OnSlices(Request),
     /// A transfer of this number of elements from one of two ranks.
-    Transfer(u64, DataType, u32),
+    Transfer(u64, ElementType, u32),
     /// A gather of this number of elements of each rank to a root.
-    Gather(usize, DataType, u32),
+    Gather(usize, ElementType, u32),
     /// A scatter of this number of elements to each rank from a root.
-    Scatter(usize, DataType, u32),
+    Scatter(usize, ElementType, u32),
     /// Parts of elements from each rank to each other one.
-    AllToAllV(DataType),
+    AllToAllV(ElementType),
     /// A barrier of the host.
     Barrier,
 }
@@ -62,10 +62,14 @@ impl Kind {
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
             Self::Agreement(request) => return format!("agreement about {request}, on devices"),
             Self::OnSlices(request) => return format!("{request}, on slices"),
-            Self::Transfer(len, dtype, from) => return describe_transfer(*len, *dtype, *from),
-            Self::Gather(len, dtype, root) => return format!("gather of {len} {dtype} to rank {root}, on devices"),
-            Self::Scatter(len, dtype, root) => return format!("scatter of {len} {dtype} from rank {root}, on devices"),
-            Self::AllToAllV(dtype) => return format!("all_to_all_v of {dtype}, on devices"),
+            Self::Transfer(len, elements, from) => return describe_transfer(*len, *elements, *from),
+            Self::Gather(len, elements, root) => {
+                return format!("gather of {len} {elements} to rank {root}, on devices");
+            }
+            Self::Scatter(len, elements, root) => {
+                return format!("scatter of {len} {elements} from rank {root}, on devices");
+            }
+            Self::AllToAllV(elements) => return format!("all_to_all_v of {elements}, on devices"),
             Self::Barrier => return "barrier".into(),
             Self::Collective(request, positions, variant) => (request, positions, *variant),
         };

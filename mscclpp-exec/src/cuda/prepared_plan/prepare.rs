@@ -82,8 +82,10 @@ impl PreparedPlan {
     ) -> Result<Self, Error> {
         let (program, message) = (&context.program, &params.message);
         let threads = threads_of(program, message.dtype, message.accumulate);
-        let kernels = world
-            .agree(&format!("prepare of {}", describe(&program.plan, message)), kernels(&world, &context, message))?;
+        let kernels = world.agree(
+            &format!("prepare of {}", describe(&program.plan, message, message.dtype.into())),
+            kernels(&world, &context, message),
+        )?;
         context.grow_scratch(&world, params.scratch)?;
         let area = |space| params.area(0, space);
         let view = |space| {

@@ -24,7 +24,7 @@ pub(in crate::communicator) use self::settle::settle;
 use super::OnStream;
 use super::posted::Kind;
 use crate::communicator::group::{Order, mismatch};
-use mscclpp_base::dtype::{DataType, Element};
+use mscclpp_base::dtype::{Element, ElementType};
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{DeviceMut, DeviceRef, Lent};
 
@@ -98,7 +98,7 @@ impl OnStream<'_> {
             parts.extend(self.divided::<T>(&output, &vec![len; comm.num_ranks() as usize], false));
         }
         parts.push(Part { peer: root, is_sent: true, memory: input });
-        self.post(Kind::Gather(len, T::TYPE, root))?;
+        self.post(Kind::Gather(len, comm.element_type(T::TYPE), root))?;
         self.exchange::<T>(CALL, parts)
     }
 
@@ -125,7 +125,7 @@ impl OnStream<'_> {
             parts.extend(self.divided::<T>(&input, &vec![len; comm.num_ranks() as usize], true));
         }
         parts.push(Part { peer: root, is_sent: false, memory: output });
-        self.post(Kind::Scatter(len, T::TYPE, root))?;
+        self.post(Kind::Scatter(len, comm.element_type(T::TYPE), root))?;
         self.exchange::<T>(CALL, parts)
     }
 
@@ -163,7 +163,7 @@ impl OnStream<'_> {
         let mut parts = self.divided::<T>(&input, sent, true);
         parts.extend(self.divided::<T>(&output, received, false));
         parts.retain(|part| part.memory.as_slice().bytes > 0);
-        self.post(Kind::AllToAllV(T::TYPE))?;
+        self.post(Kind::AllToAllV(self.communicator.element_type(T::TYPE)))?;
         self.exchange::<T>("all_to_all_v", parts)
     }
 
@@ -265,10 +265,10 @@ impl OnStream<'_> {
         let others = parts.split_off(parts.partition_point(|part| part.peer == rank));
         if let [one, other] = &parts[..] {
             let (from, to) = if one.is_sent { (one, other) } else { (other, one) };
-            self.copy_own(&from.memory, &to.memory, T::TYPE)?;
+            self.copy_own(&from.memory, &to.memory, T::TYPE.into())?;
         } else if let Some(part) = parts.first() {
             let name = if part.is_sent { "send" } else { "recv" };
-            return Err(mismatch(rank, &(name, Some(part.memory.len::<T>()), T::TYPE), None));
+            return Err(mismatch(rank, &(name, Some(part.memory.len::<T>()), T::TYPE.into()), None));
         }
         let _place = place::enter(Location::caller());
         let transfer = |part: Part<'a>| Transfer::new::<T>(*self, call, part.peer, part.is_sent, part.memory);
@@ -280,11 +280,11 @@ impl OnStream<'_> {
         &self,
         from: &Lent<'_>,
         to: &Lent<'_>,
-        dtype: DataType,
+        elements: ElementType,
     ) -> Result<(), Error> {
-        let len = |memory: &Lent<'_>| memory.as_slice().bytes as usize / dtype.size();
+        let len = |memory: &Lent<'_>| memory.as_slice().bytes as usize / elements.dtype.size();
         if len(from) != len(to) {
-            let (sent, received) = (("send", Some(len(from)), dtype), ("recv", Some(len(to)), dtype));
+            let (sent, received) = (("send", Some(len(from)), elements), ("recv", Some(len(to)), elements));
             return Err(mismatch(self.communicator.rank(), &received, Some(&sent)));
         }
         let none = || Error::StreamDeviceMismatch { device: "any device".into() };
