@@ -24,7 +24,7 @@ use ranks::Rank;
 const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
 
 /// Jobs, with their number of tests.
-const JOBS: [(&str, usize); 8] = [
+const JOBS: [(&str, usize); 9] = [
     ("collectives", 34),
     ("empty", 2),
     ("lists", 10),
