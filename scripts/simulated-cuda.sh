@@ -60,8 +60,12 @@ fi
 
 target=${CARGO_TARGET_DIR:-$here/target}
 profile=${PROFILE:-release}
-packages=(-p mscclpp-mock-cuda -p mscclpp-cli)
-[ -z "$nccl" ] || packages+=(-p mscclpp-mock-cudart -p mscclpp-nccl)
+# With the features of `cargo test --workspace`, whose build this would otherwise replace.
+packages=(--workspace --lib --bins)
+if [ "$profile" != dev ]; then
+    packages=(-p mscclpp-mock-cuda -p mscclpp-cli)
+    [ -z "$nccl" ] || packages+=(-p mscclpp-mock-cudart -p mscclpp-nccl)
+fi
 cargo build --quiet --profile "$profile" --manifest-path "$here/Cargo.toml" "${packages[@]}"
 built=$target/${profile/#dev/debug}
 driver=$target/simulated-cuda

@@ -122,3 +122,23 @@ fn crates_are_published_after_what_they_depend_on() {
         }
     }
 }
+
+/// Otherwise a build without tests, and documentation, would compile the crate and all that depend on it once more.
+#[test]
+fn dependencies_of_tests_enable_no_further_features() {
+    let features = |edges: &str| -> BTreeSet<String> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.args(["tree", "--offline", "--locked", "--workspace", "--prefix=none", "--format={p} {f}", "--edges"]);
+        let output = command.arg(edges).current_dir(root()).output().expect("cargo starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .map(|line| line.trim_end_matches(" (*)").to_owned())
+            .collect();
+        lines
+    };
+    let (built, tested) = (features("normal,build"), features("normal,build,dev"));
+    let further: Vec<_> = built.difference(&tested).collect();
+    assert!(further.is_empty(), "tests enable further features of {further:#?}: enable them in dev/Cargo.toml, too");
+}
