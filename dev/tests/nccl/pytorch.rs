@@ -31,7 +31,7 @@ const JOBS: [(&str, usize); 10] = [
     ("graphs", 3),
 ];
 
-/// Jobs that also run with four ranks, on the newest version.
+/// Jobs that run with four ranks, on the newest version. With two, `scripts/full.sh` runs them there; the older backend always does.
 const OF_FOUR_RANKS: [&str; 4] = ["programs", "exchanges", "groups", "fsdp"];
 
 /// Jobs that also run on the backend of `mscclpp-python`.
@@ -77,44 +77,54 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
     for backend in backends {
         for (job, tests) in JOBS {
             let is_newest = version == VERSIONS[0].0 && backend.is_none();
-            let of_four = (is_newest && OF_FOUR_RANKS.contains(&job)).then_some(4);
-            for ranks in std::iter::once(2).chain(of_four) {
+            for (ranks, is_repeated) in numbers_of_ranks(is_newest, job) {
                 let older = if backend.is_some() { "older_backend_" } else { "" };
                 let name = format!("pytorch_{version}_{older}{job}_of_{ranks}_ranks_equal_those_of_the_cpu");
                 let python = python.clone();
-                trials.push(Trial::test(name, move || run(&python, job, tests, ranks, *backend)));
+                let trial = Trial::test(name, move || run(&python, job, tests, ranks, *backend));
+                trials.push((trial, is_repeated));
             }
         }
     }
     for (job, tests) in OF_OWN_BACKEND {
-        let of_four = (version == VERSIONS[0].0 && OF_FOUR_RANKS.contains(&job)).then_some(4);
-        for ranks in std::iter::once(2).chain(of_four) {
+        for (ranks, is_repeated) in numbers_of_ranks(version == VERSIONS[0].0, job) {
             let name = format!("pytorch_{version}_own_backend_{job}_of_{ranks}_ranks_equal_those_of_the_cpu");
             let python = python.clone();
-            trials.push(Trial::test(name, move || run_on_own_backend(&python, job, tests, ranks)));
+            trials.push((Trial::test(name, move || run_on_own_backend(&python, job, tests, ranks)), is_repeated));
         }
     }
     let name = format!("pytorch_{version}_groups_under_variables_of_its_backends_equal_those_of_the_cpu");
     let under_variables = python.clone();
-    trials.push(Trial::test(name, move || run_job(&under_variables, "groups", 8, 2, &VARIABLES)));
+    let mut trials: Vec<Trial> =
+        trials.into_iter().map(|(trial, is_repeated)| trial.with_ignored_flag(is_ignored || is_repeated)).collect();
+    let mut add = |trial: Trial| trials.push(trial.with_ignored_flag(is_ignored));
+    add(Trial::test(name, move || run_job(&under_variables, "groups", 8, 2, &VARIABLES)));
     for (backend, older) in [(None, ""), (Some("0"), "older_backend_")] {
         // The rendezvous of PyTorch 2.11 ends with a kernel, after it has created a device communicator.
         let tests = if version == VERSIONS[0].0 { 4 } else { 1 };
         if backend.is_none() || backends.contains(&backend) {
             let name = format!("pytorch_{version}_{older}symmetric_memory_has_windows_and_device_communicators");
             let python = python.clone();
-            trials.push(Trial::test(name, move || run(&python, "symmetric", tests, 2, backend)));
+            add(Trial::test(name, move || run(&python, "symmetric", tests, 2, backend)));
         }
     }
     let name = format!("pytorch_{version}_exchanges_of_communicators_of_pairs_equal_those_of_the_cpu");
     let of_pairs = python.clone();
-    trials.push(Trial::test(name, move || run_job(&of_pairs, "exchanges", 8, 2, &[("LAZY", "1")])));
+    add(Trial::test(name, move || run_job(&of_pairs, "exchanges", 8, 2, &[("LAZY", "1")])));
     let name = format!("pytorch_{version}_finds_all_functions_of_the_runtime");
     let of_runtime = python.clone();
-    trials.push(Trial::test(name, move || all_functions_are_defined(&of_runtime)));
+    add(Trial::test(name, move || all_functions_are_defined(&of_runtime)));
     let name = format!("pytorch_{version}_calls_only_listed_functions_of_nccl");
-    trials.push(Trial::test(name, move || all_functions_are_listed(&python)));
-    trials.into_iter().map(|trial| trial.with_ignored_flag(is_ignored)).collect()
+    add(Trial::test(name, move || all_functions_are_listed(&python)));
+    trials
+}
+
+/// Returns the numbers of ranks with which a job runs, and whether only `scripts/full.sh` runs it so.
+fn numbers_of_ranks(is_newest: bool, job: &str) -> Vec<(usize, bool)> {
+    match is_newest && OF_FOUR_RANKS.contains(&job) {
+        true => vec![(2, true), (4, false)],
+        false => vec![(2, false)],
+    }
 }
 
 /// Returns the path of the Python that has a version of PyTorch.
