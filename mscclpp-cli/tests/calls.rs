@@ -468,3 +468,38 @@ fn selection_depends_on_the_backend() {
     assert_ne!(cpu, cuda);
     mscclpp(["select", "all_reduce", "--backend", "gpu"]).ends_with(2);
 }
+
+#[test]
+fn selection_follows_plans_and_order_of_the_environment() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = mscclpp(words("plan show allreduce_ring --ranks 2")).succeeds().stdout;
+    std::fs::write(folder.path().join("mine.plan"), text.replacen("plan allreduce_ring", "plan mine", 1)).expect("written");
+    std::fs::write(folder.path().join("wrong.json"), "{}").expect("written");
+    let select = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(BINARY);
+        let folder = ("MSCCLPP_PLANS", folder.path().to_str().expect("text"));
+        command.args(words("select all_reduce --ranks 2 --bytes 1M")).env(folder.0, folder.1);
+        let output = command.envs(variables.iter().copied()).output().expect("the binary starts");
+        (output.status.code(), [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    };
+    let (code, [explained, _]) = select(&[]);
+    assert_eq!(code, Some(0), "{explained}");
+    let of = |name: &str| explained.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+    assert!(of("mine").contains("selected: registered by the application"), "{explained}");
+    assert!(of("not loaded: ").contains("wrong.json: "), "{explained}");
+    let (code, [_, error]) = select(&[("MSCCLPP_PLANS_STRICT", "1")]);
+    assert!(code == Some(2) && error.contains("MSCCLPP_PLANS_STRICT=1, and a plan cannot be used"), "{error}");
+    let (code, [_, error]) = select(&[("MSCCLPP_ORDER", "left")]);
+    let expected = "MSCCLPP_ORDER=left: expected any, in-switch, same-on-all-ranks, rank-order";
+    assert!(code == Some(2) && error.contains(expected), "{error}");
+}
+
+#[test]
+fn ranks_whose_environments_demand_different_orders_are_told_both() {
+    let ranks = r#"[ "$RANK" = 1 ] && export MSCCLPP_ORDER=rank-order; exec "$0" bench all_reduce -e 1K -n 1"#;
+    let run = mscclpp(["launch", "-n", "2", "--", "sh", "-c", ranks, BINARY]);
+    assert_ne!(run.code(), 0, "{}", run.stderr);
+    for expected in ["order of MSCCLPP_ORDER", "rank-order", "same-on-all-ranks"] {
+        assert!(run.stderr.contains(expected), "{}", run.stderr);
+    }
+}

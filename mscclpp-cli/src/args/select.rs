@@ -52,9 +52,10 @@ pub(crate) struct SelectArgs {
     /// The devices support multicast
     #[arg(long)]
     pub(crate) multicast: bool,
-    /// Order in which floats are reduced: any, in-switch, same-on-all-ranks or rank-order
-    #[arg(long, value_name = "ORDER", default_value_t, value_parser = order)]
-    pub(crate) order: OrderPolicy,
+    /// Order in which floats are reduced: any, in-switch, same-on-all-ranks or rank-order [default: that of MSCCLPP_ORDER,
+    /// or same-on-all-ranks]
+    #[arg(long, value_name = "ORDER", value_parser = order)]
+    pub(crate) order: Option<OrderPolicy>,
     #[command(flatten)]
     pub(crate) rooted: RootedArgs,
     /// Use this tuning table [default: that of MSCCLPP_TUNING_TABLE, if it is set]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use mscclpp_communicator::tune::TuningTable;
-use mscclpp_select::{Outcome, Registry, Request};
+use mscclpp_select::{OrderPolicy, Outcome, Registry, Request};
 use serde_json::json;
 
 use crate::args::SelectArgs;
@@ -14,18 +14,14 @@ use crate::output::{print, print_json};
 /// Explains the selection.
 ///
 /// # Errors
-/// [`Error::Call`](crate::error::Error::Call) if the tuning table cannot be read;
+/// [`Error::Call`](crate::error::Error::Call) if the tuning table or what else the environment names cannot be read;
 /// [`Error::Usage`](crate::error::Error::Usage) for an invalid root; failures of standard output.
 pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
-    let registry = match &args.table {
-        None => Registry::from_env().map_err(mscclpp_exec::Error::from)?,
-        Some(path) => {
-            let table = TuningTable::load(path).map_err(mscclpp_exec::Error::from)?;
-            let mut registry = Registry::builtin();
-            registry.set_table(Some(table));
-            registry
-        }
-    };
+    let mut registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
+    if let Some(path) = &args.table {
+        registry.set_table(Some(TuningTable::load(path).map_err(mscclpp_exec::Error::from)?));
+    }
+    let of_environment = OrderPolicy::from_env().map_err(mscclpp_exec::Error::from)?;
     let request = Request::new(args.collective, args.ranks, args.rooted.call.dtype, args.bytes);
     let request = args.rooted.complete(Request {
         ranks_per_node: args.ranks_per_node.unwrap_or(args.ranks),
@@ -33,7 +29,7 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
         registered: args.registered,
         multicast: args.multicast,
         backend: args.backend.into(),
-        order: args.order,
+        order: args.order.unwrap_or(of_environment),
         ..request
     })?;
     let explanation = registry.explain(&request);
@@ -50,6 +46,7 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
             "request": request.to_string(),
             "selected": explanation.selected(),
             "algorithms": algorithms.collect::<Vec<_>>(),
+            "not_loaded": explanation.refused,
         }))?;
     } else {
         print(&explanation)?;
