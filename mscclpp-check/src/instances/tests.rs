@@ -1,4 +1,4 @@
-use super::{has_numbers_of_rank, one_of};
+use super::one_of;
 use crate::place::each;
 use crate::testing::{ops, plan, text};
 use crate::{Checks, check};
@@ -37,7 +37,7 @@ fn one(plan: &PlanTree) -> Option<PlanTree> {
     each(one.view(plan), &mut |at| {
         let mut op = at.op.clone();
         op.srcs.iter_mut().chain(&mut op.dsts).for_each(|range| *range = at.range(range));
-        if has_numbers_of_rank(op.kind) {
+        if op.kind.has_ids_of_rank() {
             op.ids.iter_mut().for_each(|id| *id = at.number(*id));
         }
         let ops = &mut small.ranks[at.rank].blocks[at.block].ops;
