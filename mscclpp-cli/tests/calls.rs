@@ -473,7 +473,8 @@ fn selection_depends_on_the_backend() {
 fn selection_follows_plans_and_order_of_the_environment() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = mscclpp(words("plan show allreduce_ring --ranks 2")).succeeds().stdout;
-    std::fs::write(folder.path().join("mine.plan"), text.replacen("plan allreduce_ring", "plan mine", 1)).expect("written");
+    std::fs::write(folder.path().join("mine.plan"), text.replacen("plan allreduce_ring", "plan mine", 1))
+        .expect("written");
     std::fs::write(folder.path().join("wrong.json"), "{}").expect("written");
     let select = |variables: &[(&str, &str)]| {
         let mut command = Command::new(BINARY);

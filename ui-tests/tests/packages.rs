@@ -132,11 +132,8 @@ fn dependencies_of_tests_enable_no_further_features() {
         command.args(["tree", "--offline", "--locked", "--workspace", "--prefix=none", "--format={p} {f}", "--edges"]);
         let output = command.arg(edges).current_dir(root()).output().expect("cargo starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let lines = String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .map(|line| line.trim_end_matches(" (*)").to_owned())
-            .collect();
-        lines
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
     };
     let (built, tested) = (features("normal,build"), features("normal,build,dev"));
     let further: Vec<_> = built.difference(&tested).collect();
