@@ -69,6 +69,8 @@ part() {
         ;;
     evaluator)
         MSCCLPP_RANDOM=5000 tests mscclpp-eval --test integration -- random::
+        # Messages as cargo shows them for the crate of a user.
+        cargo test --quiet --workspace --test repository messages_reach_a_crate_of_its_own -- --ignored
         ;;
     executors)
         MSCCLPP_SOAK=1 tests mscclpp-exec --test integration -- algorithms:: process::results::

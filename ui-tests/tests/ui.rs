@@ -36,6 +36,12 @@ fn programs_that_must_not_compile() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+#[test]
+#[ignore = "builds the facade once more, in a crate of its own"]
+fn messages_reach_a_crate_of_its_own() {
+    trybuild::TestCases::new().compile_fail("fail/evaluate/*.rs");
+}
+
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
