@@ -31,7 +31,11 @@ pub struct StagedPart<'a> {
 
 impl StagedPart<'_> {
     /// Returns the addresses of the part.
-    fn slice(&self) -> Result<DeviceSlice, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if the memory does not contain it.
+    #[doc(hidden)]
+    pub fn slice(&self) -> Result<DeviceSlice, Error> {
         let whole = self.lent.as_slice();
         let is_inside = self.offset.checked_add(self.bytes).is_some_and(|end| end <= whole.bytes);
         let inside = is_inside.then_some(DeviceSlice { address: whole.address + self.offset, bytes: self.bytes });

@@ -6,8 +6,9 @@ use mscclpp_communicator::Communicator;
 use mscclpp_select::{LaunchLimits, PlanFile, Registry};
 
 use super::{Comm, lock};
+use crate::abi::Code;
 use crate::debug;
-use crate::entry::Result;
+use crate::entry::{Failure, Result};
 use crate::forward::{self, Nested, RULES_VARIABLE, VARIABLE};
 use crate::profiler::Profiler;
 
@@ -57,7 +58,7 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bo
 fn registry() -> &'static Result<Registry> {
     static REGISTRY: OnceLock<Result<Registry>> = OnceLock::new();
     REGISTRY.get_or_init(|| {
-        let registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
+        let registry = Registry::from_env().map_err(|error| Failure::new(Code::InvalidUsage, error.to_string()))?;
         for PlanFile { path, outcome } in registry.files() {
             match outcome {
                 Ok((name, collective)) => {

@@ -9,7 +9,7 @@ use super::context::{CallKey, OnExecutor, SharedContext, lock};
 use super::{ContextKey, NativeAlgorithm, NativeError, NativeRun};
 use crate::{CallError, Request};
 use mscclpp_base::error::Error;
-use mscclpp_exec::cuda::{DeviceSlice, Executor, Lent, Stream, lent_slices};
+use mscclpp_exec::cuda::{DeviceSlice, Executor, StagedPart, Stream};
 
 /// A native algorithm, shared by all its callers.
 #[derive(Clone)]
@@ -181,7 +181,7 @@ impl NativeRun {
             .map_err(|source| CallError { name: self.name.clone(), source })
     }
 
-    /// Enqueues a call of the one rank of this process on lent memory; in place `output` alone. Unlike [`launch`](Self::launch) it
+    /// Enqueues a call of the one rank of this process on parts of lent memory; in place `output` alone. Unlike [`launch`](Self::launch) it
     /// is ordered among the launches of the executor, on whatever streams.
     ///
     /// # Errors
@@ -189,15 +189,20 @@ impl NativeRun {
     #[doc(hidden)]
     pub fn launch_lent(
         &mut self,
-        input: Option<&Lent<'_>>,
-        output: &Lent<'_>,
+        input: Option<StagedPart<'_>>,
+        output: StagedPart<'_>,
         stream: &Stream,
     ) -> Result<(), CallError> {
+        let slices = match input {
+            Some(input) => input.slice().and_then(|input| Ok([input, output.slice()?])),
+            None => output.slice().map(|output| [output, DeviceSlice::EMPTY]),
+        };
+        let slices = slices.map_err(|error| self.failed(error))?;
         self.world.follow_launches(stream).map_err(|error| self.failed(error))?;
         // SAFETY: lent memory is on a device of the stream, which is that of the one rank of this process: `check` compares their
         // number. It exists until the work that is enqueued meanwhile is complete, and its owner enqueues no other work on it in
         // between, as the traits that lend it guarantee.
-        let launched = unsafe { self.launch(&[lent_slices(input, output)], stream) };
+        let launched = unsafe { self.launch(&[slices], stream) };
         launched.and(self.world.extend_launch(stream).map_err(|error| self.failed(error)))
     }
 

@@ -135,7 +135,7 @@ fn sums<T: Element + From<u8> + PartialEq + std::fmt::Debug>(
     }
 }
 
-/// Calls that are selected for them, of all sizes, on two streams; others are served by plans. A long one is not made in pieces.
+/// Calls that are selected for them, of all sizes, on two streams; others are served by plans. One that they serve whole is not made in pieces.
 pub(super) fn selected_kernels_serve_calls(seed: u64) -> Result<(), Failed> {
     let run = |comm: &Communicator, device: &Device| {
         add_kernels(comm, KERNEL)?;
@@ -146,8 +146,8 @@ pub(super) fn selected_kernels_serve_calls(seed: u64) -> Result<(), Failed> {
             sums::<f32>(comm, device, &streams[number % 2], len, served)?;
             sums::<i32>(comm, device, &streams[number % 2], len.min(100), "")?;
         }
-        // More than the kernels serve, and what the program chooses for itself.
-        sums::<f32>(comm, device, &streams[0], SLOT as usize, "")?;
+        // More than the kernels serve is made in pieces. Then what the program chooses for itself.
+        sums::<f32>(comm, device, &streams[0], SLOT as usize, "ours")?;
         comm.configure(|registry| registry.set_selector(|_, _| Some(Choice::named("allreduce_packets"))))?;
         sums::<f32>(comm, device, &streams[0], 64, "allreduce_packets")?;
         // No rank frees its slots while another one may still write to them.
@@ -165,7 +165,6 @@ pub(super) fn kernels_that_do_not_compile_are_reported(seed: u64) -> Result<(), 
             let (input, mut output) = (DeviceVec::<f32>::new(device, 4)?, DeviceVec::<f32>::new(device, 4)?);
             comm.on(&stream).all_reduce(&input, &mut output, ReduceOp::Sum).expect_err("no kernel")
         };
-        assert_eq!(error.rank(), Some(comm.rank()), "{error}");
         assert!(error.kind() != ErrorKind::Timeout, "{error}");
         Err(error.into())
     });

@@ -262,7 +262,7 @@ impl Connection {
         launched: &mut Launched,
     ) -> Result<bool, Error> {
         let request = launched.request;
-        // Kernels take a request whole: what would be made in pieces is selected before, and prepared only for them.
+        // What would be made in pieces is selected whole before, and prepared for kernels alone.
         if piece_bytes(call.staging_limit, &request) < request.bytes {
             let (registry, rank) = (call.communicator.registry()?, call.communicator.rank());
             if select(&registry, call.forced.choice(), &request, rank)?.algorithm.has_plans() {
@@ -270,11 +270,11 @@ impl Connection {
             }
         }
         let entry = self.entry(call, request)?;
-        let Prepared::Kernels(kernels) = &mut entry.prepared else { return Ok(false) };
-        let launch = kernels.launch_lent(memory.input, memory.output, call.stream);
-        launch.map_err(|error| call.native_failure(&request, &error))?;
-        entry.launched(call, launched);
-        Ok(true)
+        let whole = |lent| -> StagedPart<'_> {
+            let lent: &Lent<'_> = lent;
+            StagedPart { lent, offset: 0, bytes: lent.as_slice().bytes }
+        };
+        entry.launch_kernels(call, &request, (memory.input.map(whole), whole(memory.output)), launched)
     }
 
     /// Serves a request on memory that other ranks cannot or need not access, in pieces if it is long and each element of the
@@ -312,6 +312,9 @@ impl Connection {
             StagedPart { lent, offset, bytes: if whole { lent.as_slice().bytes } else { piece.bytes } }
         };
         let entry = self.entry(call, piece)?;
+        if entry.launch_kernels(call, &piece, (input.map(part), part(output)), launched)? {
+            return Ok(());
+        }
         let BoundPlan { plan, .. } = entry.bound_plan()?;
         if plan.access() == Access::Own {
             plan.launch_own(input.map(part), part(output), call.stream)?;
@@ -414,6 +417,21 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number
 }
 
 impl Entry {
+    /// Launches kernels on parts of input and output, if kernels serve the request. Returns whether they do.
+    fn launch_kernels(
+        &mut self,
+        call: &DeviceCall<'_>,
+        request: &Request,
+        (input, output): (Option<StagedPart<'_>>, StagedPart<'_>),
+        launched: &mut Launched,
+    ) -> Result<bool, Error> {
+        let Prepared::Kernels(kernels) = &mut self.prepared else { return Ok(false) };
+        let launch = kernels.launch_lent(input, output, call.stream);
+        launch.map_err(|error| call.native_failure(request, &error))?;
+        self.launched(call, launched);
+        Ok(true)
+    }
+
     fn bound_plan(&mut self) -> Result<&mut BoundPlan, Error> {
         match &mut self.prepared {
             Prepared::Plan(bound) => Ok(bound),
