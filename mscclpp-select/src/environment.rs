@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use super::algorithm::Algorithm;
 use super::order::OrderPolicy;
+use super::plan_file::PlanFile;
 use super::registry::Registry;
 use super::tuning::{TABLE_VARIABLE, TableError, TuningTable};
 use mscclpp_base::Error;
@@ -34,15 +35,6 @@ const ORDER_VARIABLE: &str = "MSCCLPP_ORDER";
 
 /// Maximum number of plan files.
 const MAX_FILES: usize = 1024;
-
-/// A plan file that the environment names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanFile {
-    /// The file.
-    pub path: PathBuf,
-    /// The algorithm in the registry and its collective, or why the file cannot be used.
-    pub outcome: Result<(String, &'static str), String>,
-}
 
 /// Why the environment cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -133,15 +125,6 @@ impl Registry {
         let collective = algorithm.collective().name();
         self.add(algorithm.with_name(name.clone())).map_err(|error| error.to_string())?;
         Ok((name, collective))
-    }
-}
-
-impl PlanFile {
-    /// Returns the file and why it cannot be used, if it cannot.
-    #[doc(hidden)]
-    pub fn refusal(&self) -> Option<String> {
-        let reason = self.outcome.as_ref().err()?;
-        Some(format!("{}: {reason}", self.path.display()))
     }
 }
 

@@ -20,6 +20,7 @@ pub mod kernels;
 mod limits;
 mod native;
 mod order;
+mod plan_file;
 mod registry;
 mod request;
 mod rules;
@@ -30,7 +31,7 @@ pub use algorithm::Algorithm;
 pub use choice::{Choice, Config};
 pub use constraints::{Constraints, Rejection};
 pub use decided_by::DecidedBy;
-pub use environment::{EnvironmentError, PlanFile};
+pub use environment::EnvironmentError;
 #[doc(hidden)]
 pub use environment::{is_strict, plan_files};
 pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
@@ -40,5 +41,6 @@ pub use native::{Buffers, Call};
 pub use order::OrderPolicy;
 #[doc(hidden)]
 pub use order::is_reduced_by_switches;
+pub use plan_file::PlanFile;
 pub use registry::{Decision, Registry};
 pub use request::{Backend, CALLS, Request};
