@@ -286,7 +286,8 @@ fn different_types_are_reported() {
 fn different_types_that_are_moved_as_one_are_reported() {
     on_ranks(2, |comm| {
         let rank = comm.rank();
-        let calls: [fn(&Communicator) -> Result<(), Error>; 4] = [
+        type Call = fn(&Communicator) -> Result<(), Error>;
+        let calls: [Call; 4] = [
             |comm| comm.broadcast_in_place(&mut [1_u8; 8], 0),
             |comm| comm.gather(&[1_u8; 8], &mut [0; 16], 0),
             |comm| if comm.rank() == 0 { comm.send(&[1_u8; 8], 1) } else { comm.recv(&mut [1_u8; 8], 0) },
