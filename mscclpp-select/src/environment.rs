@@ -15,6 +15,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::algorithm::Algorithm;
+use super::error::LoadError;
 use super::order::OrderPolicy;
 use super::plan_file::PlanFile;
 use super::registry::Registry;
@@ -44,7 +45,7 @@ pub enum EnvironmentError {
     #[error(transparent)]
     Table(#[from] TableError),
     /// Plan files, with `MSCCLPP_PLANS_STRICT`.
-    #[error("{STRICT_VARIABLE}=1, and a plan cannot be used: {reasons}; fix or remove it, or unset the variable")]
+    #[error("{STRICT_VARIABLE}=1, and a plan cannot be used: {reasons}. Fix or remove it, or unset the variable")]
     Plans {
         /// The files, each with why it cannot be used.
         reasons: String,
@@ -111,7 +112,7 @@ impl Registry {
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(String, &'static str), String> {
-        let algorithm = Algorithm::load(path).map_err(|error| error.to_string())?;
+        let algorithm = Algorithm::load(path).map_err(|error| reason(&error))?;
         let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         // Several files may have plans of one name.
         let mut name = algorithm.name().to_owned();
@@ -125,6 +126,16 @@ impl Registry {
         let collective = algorithm.collective().name();
         self.add(algorithm.with_name(name.clone())).map_err(|error| error.to_string())?;
         Ok((name, collective))
+    }
+}
+
+/// Returns why a file cannot be used, in one line: the caller names it, and the command lists all findings.
+fn reason(error: &LoadError) -> String {
+    let LoadError::NotAPlan { findings, .. } = error else { return error.to_string() };
+    let first = findings.iter().next().map(|finding| finding.message.as_str()).unwrap_or_default();
+    match findings.len() {
+        0 | 1 => format!("{first}; see `mscclpp check`"),
+        number => format!("{first}, and {} more findings; see `mscclpp check`", number - 1),
     }
 }
 
