@@ -353,7 +353,8 @@ impl Communicator {
     /// algorithms, and the plans and the tuning table that the environment names; the first call compares it among the ranks.
     ///
     /// # Errors
-    /// [`Error::TuningTable`] and [`Error::Environment`] for what the environment names; [`Error::Bootstrap`] if ranks differ, with the first difference.
+    /// [`Error::TuningTable`] and [`Error::Environment`] for what the environment names; [`Error::Bootstrap`] if ranks differ, with the
+    /// first difference.
     #[track_caller]
     #[doc(hidden)]
     pub fn registry(&self) -> Result<Arc<Registry>, Error> {

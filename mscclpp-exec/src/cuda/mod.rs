@@ -96,7 +96,7 @@ pub use registered::Dropped;
 pub use registered::{NotRegistered, Registered, RegisteredView, RegisteredViewMut};
 pub use specialize::{NotSpecialized, specialized_source};
 #[doc(hidden)]
-pub use staged::{Access, Staged, StagedPart, lent_slices};
+pub use staged::{Access, Staged, StagedPart, lent_slices, part_slices};
 pub use stream::{Event, Graph, Stream};
 pub use switch::SwitchPath;
 pub use timing::{LaunchTimes, time, time_launches};

@@ -31,11 +31,7 @@ pub struct StagedPart<'a> {
 
 impl StagedPart<'_> {
     /// Returns the addresses of the part.
-    ///
-    /// # Errors
-    /// [`Error::Internal`] if the memory does not contain it.
-    #[doc(hidden)]
-    pub fn slice(&self) -> Result<DeviceSlice, Error> {
+    fn slice(&self) -> Result<DeviceSlice, Error> {
         let whole = self.lent.as_slice();
         let is_inside = self.offset.checked_add(self.bytes).is_some_and(|end| end <= whole.bytes);
         let inside = is_inside.then_some(DeviceSlice { address: whole.address + self.offset, bytes: self.bytes });
@@ -84,10 +80,7 @@ impl PreparedPlan {
         output: StagedPart<'_>,
         stream: &Stream,
     ) -> Result<(), Error> {
-        let own = match input {
-            Some(input) => [input.slice()?, output.slice()?],
-            None => [output.slice()?, DeviceSlice::EMPTY],
-        };
+        let own = part_slices(input, output)?;
         let (rank, absent) = (self.rank(), self.lens().map(|bytes| DeviceSlice { address: 0, bytes }));
         let ranks = (0..self.num_ranks()).map(|other| if other == rank { own } else { absent });
         if !self.own_buffers_only {
@@ -165,6 +158,17 @@ impl PreparedPlan {
         // SAFETY: the binding's memory of this rank is the lent one, which exists until the launch is complete, as its
         // trait guarantees. Other ranks guarantee it for theirs.
         unsafe { self.launch_bound(binding, stream) }
+    }
+}
+
+/// Returns the slices of parts of lent memory; in place, of `output` and none.
+///
+/// # Errors
+/// [`Error::Internal`] if the memory does not contain a part.
+pub fn part_slices(input: Option<StagedPart<'_>>, output: StagedPart<'_>) -> Result<[DeviceSlice; 2], Error> {
+    match input {
+        Some(input) => Ok([input.slice()?, output.slice()?]),
+        None => Ok([output.slice()?, DeviceSlice::EMPTY]),
     }
 }
 

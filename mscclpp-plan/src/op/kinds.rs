@@ -182,7 +182,7 @@ impl OpKind {
             OpClass::Acquire => Opcode::Acquire,
             OpClass::Release => Opcode::Release,
             OpClass::Pipeline => Opcode::Loop,
-            OpClass::Data(Flow::Pairs, _) if port || self.signals() => {
+            OpClass::Data(Flow::Pairs, Function::Copy) if port || self.signals() => {
                 Opcode::Port { signal: self.signals(), flush: self.then_flushes() }
             }
             OpClass::Data(flow, Function::Copy) => match (flow, self.srcs().packets, self.dsts().packets) {

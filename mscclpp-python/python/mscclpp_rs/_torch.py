@@ -206,7 +206,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     def register_plan(self, plan: _native.Plan) -> str:
         """Adds a plan for the calls that follow, and returns its name."""
-        return self._native.register(plan)
+        return self._native.register_plan(plan)
 
     def call_counts(self) -> dict[str, int]:
         """Returns how often each algorithm has served a call."""

@@ -138,12 +138,12 @@ impl PyCommunicator {
 
     /// Adds a plan, which serves the calls that it is for. A call of all ranks, with the same plan. Returns its name among the
     /// algorithms.
-    fn register(&self, py: Python<'_>, plan: &Plan) -> PyResult<String> {
+    fn register_plan(&self, py: Python<'_>, plan: &Plan) -> PyResult<String> {
+        const NAME: &str = "register_plan";
         let algorithm = Algorithm::plan(plan.image().clone());
         let name = algorithm.name().to_owned();
-        let added = self.in_turn(py, "register", |comm| comm.configure(|registry| registry.add(algorithm)))?;
-        added
-            .map_err(|error| Failure::invalid("register", error.to_string()).on(self.ranks.comm.rank(), "register"))?;
+        let added = self.in_turn(py, NAME, |comm| comm.configure(|registry| registry.add(algorithm)))?;
+        added.map_err(|error| Failure::invalid(NAME, error.to_string()).on(self.ranks.comm.rank(), NAME))?;
         Ok(name)
     }
 

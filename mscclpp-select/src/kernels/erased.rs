@@ -9,7 +9,7 @@ use super::context::{CallKey, OnExecutor, SharedContext, lock};
 use super::{ContextKey, NativeAlgorithm, NativeError, NativeRun};
 use crate::{CallError, Request};
 use mscclpp_base::error::Error;
-use mscclpp_exec::cuda::{DeviceSlice, Executor, StagedPart, Stream};
+use mscclpp_exec::cuda::{DeviceSlice, Executor, StagedPart, Stream, part_slices};
 
 /// A native algorithm, shared by all its callers.
 #[derive(Clone)]
@@ -193,11 +193,7 @@ impl NativeRun {
         output: StagedPart<'_>,
         stream: &Stream,
     ) -> Result<(), CallError> {
-        let slices = match input {
-            Some(input) => input.slice().and_then(|input| Ok([input, output.slice()?])),
-            None => output.slice().map(|output| [output, DeviceSlice::EMPTY]),
-        };
-        let slices = slices.map_err(|error| self.failed(error))?;
+        let slices = part_slices(input, output).map_err(|error| self.failed(error))?;
         self.world.follow_launches(stream).map_err(|error| self.failed(error))?;
         // SAFETY: lent memory is on a device of the stream, which is that of the one rank of this process: `check` compares their
         // number. It exists until the work that is enqueued meanwhile is complete, and its owner enqueues no other work on it in
