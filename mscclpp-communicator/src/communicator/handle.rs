@@ -80,6 +80,9 @@ use mscclpp_select::{Choice, OrderPolicy, Registry, Request};
 /// All calls: invalid lengths and roots, before this rank waits for another one; [`Error::Busy`] while another thread is in a
 /// call of this rank; errors of selection, preparation and launch.
 ///
+/// Maximum number of characters of the names of algorithms that ranks compare.
+const MAX_NAMES: usize = 1000;
+
 /// `Send` and `Sync`: any thread may make calls. A call does not wait for one of another thread, but returns
 /// [`Error::Busy`].
 #[derive(Clone)]
@@ -402,13 +405,18 @@ impl Communicator {
         let (limits, table) = (registry.launch_limits().to_string(), registry.table_fingerprint());
         let version = ("version of mscclpp", env!("CARGO_PKG_VERSION"));
         let order = OrderPolicy::from_env()?.name();
-        // The fingerprint covers limits and table as well, but does not name them.
+        let added = registry.iter().filter(|algorithm| !algorithm.is_builtin()).map(|algorithm| algorithm.name());
+        // Of very many the first ones: a difference beyond them is one of the fingerprints.
+        let added: String = added.collect::<Vec<_>>().join(", ").chars().take(MAX_NAMES).collect();
+        let added = if added.is_empty() { "none" } else { &added };
+        // The fingerprint covers all of these as well, but does not name them.
         let algorithms = ("set of algorithms", &*registry.fingerprint());
         let values = [
             version,
             ("order of MSCCLPP_ORDER", order),
             ("launch limit", &limits),
             ("tuning table", &table),
+            ("list of the program's algorithms", added),
             algorithms,
         ];
         self.executor()?.control("comparison of algorithms", |bootstrap| bootstrap.compare(&values))

@@ -96,4 +96,18 @@ def plan_of_a_known_name_is_refused_and_the_group_goes_on():
     equal(tensor, torch.full((3,), float(SIZE)))
 
 
+@test
+def ranks_that_register_different_plans_are_told_their_names():
+    group = dist.new_group(list(range(SIZE)))
+    ring = mscclpp_rs.Plan.builtin("allreduce_ring", SIZE).text()
+    name = "first" if RANK == 0 else "second"
+    plan = mscclpp_rs.Plan.load(ring.replace("plan allreduce_ring", f"plan {name}", 1).encode())
+    try:
+        mscclpp_rs.register_plan(plan, group=group)
+    except mscclpp_rs.MismatchError as error:
+        assert "first" in str(error) and "second" in str(error), error
+    else:
+        raise AssertionError("accepted")
+
+
 run()
