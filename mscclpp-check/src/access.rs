@@ -1,6 +1,7 @@
 //! Accesses of an operation to buffers, on any rank.
 
-use super::place::{LocatedOp, remotes, switch};
+use super::place::{LocatedOp, canonical_buffer, remotes, switch};
+use mscclpp_plan::diag::Site;
 use mscclpp_plan::raw::{BufferRef, Operand, Packets, PlanTree};
 use mscclpp_plan::types::BufferKind;
 
@@ -49,4 +50,25 @@ pub(super) fn accesses(plan: &PlanTree, at: &LocatedOp, visit: &mut impl FnMut(A
     };
     side(&op.srcs, op.kind.source_packets(op.channel), false);
     side(&op.dsts, op.kind.dsts().packets, true);
+}
+
+/// Returns the location of a finding about an operation's access to a chunk of a rank's buffer: the operand that names the
+/// chunk, or the operation, if none does.
+pub(super) fn access_site(plan: &PlanTree, at: &LocatedOp, write: bool, chunk: (u32, BufferKind, u64)) -> Site {
+    let (owner, buffer, chunk) = chunk;
+    let place = |buffer, chunk| canonical_buffer(plan, owner, buffer, chunk);
+    let Ok(chunk) = u32::try_from(chunk) else { return at.site(plan) };
+    let wanted = place(buffer, chunk);
+    let mut found = None;
+    accesses(plan, at, &mut |access| {
+        let Operand { index, size, .. } = access.range;
+        let names = || {
+            let (buffer, first) = place(access.buffer, index);
+            buffer == wanted.0 && (first..first.saturating_add(size)).contains(&wanted.1)
+        };
+        if found.is_none() && access.write == write && access.owner == owner && names() {
+            found = Some(access.range);
+        }
+    });
+    found.map_or_else(|| at.site(plan), |operand| at.operand_site(plan, &operand))
 }

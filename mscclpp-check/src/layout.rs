@@ -21,7 +21,7 @@ use super::access::{Access, accesses};
 use super::place::{LocatedOp, each};
 use super::view::View;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics};
-use mscclpp_plan::raw::{BufferRef, PlanTree};
+use mscclpp_plan::raw::{BufferRef, Operand, PlanTree};
 use mscclpp_plan::types::{BufferKind, Protocol};
 
 pub(super) fn check(view: View) -> Diagnostics {
@@ -37,7 +37,7 @@ pub(super) fn check(view: View) -> Diagnostics {
         let mut afar = None;
         accesses(plan, &at, &mut |effect| {
             if effect.packets {
-                first_packets.get_or_insert(at);
+                first_packets.get_or_insert((at, effect.range));
             } else if effect.buffer == BufferKind::Scratch {
                 plain[effect.owner as usize].push(ScratchUse::plain(at, effect));
                 if !matches!(effect.range.buffer, BufferRef::Local(_)) {
@@ -49,9 +49,9 @@ pub(super) fn check(view: View) -> Diagnostics {
             found.push(single_buffered(plan, &at, &effect));
         }
     });
-    let Some(first) = first_packets else { return found };
+    let Some((first, operand)) = first_packets else { return found };
     if plan.protocol != Protocol::LL {
-        found.push(packets_need_ll(plan, &first));
+        found.push(packets_need_ll(plan, &first, &operand));
     }
     let plain: Vec<_> = plain.into_iter().map(disjoint).collect();
     if plain.iter().all(Vec::is_empty) {
@@ -103,14 +103,14 @@ fn disjoint(mut uses: Vec<ScratchUse>) -> Vec<ScratchUse> {
     uses
 }
 
-fn packets_need_ll(plan: &PlanTree, at: &LocatedOp) -> Diagnostic {
+fn packets_need_ll(plan: &PlanTree, at: &LocatedOp, operand: &Operand) -> Diagnostic {
     let message = format!(
         "{} ({}) accesses packets, but the protocol is {}, under which scratch is half the size that packets need",
         at.display_name(plan),
         at.agent(),
         plan.protocol.name()
     );
-    Diagnostic::new(Code::PacketsNeedLl, at.site(plan), message).help("set `protocol = LL`")
+    Diagnostic::new(Code::PacketsNeedLl, at.operand_site(plan, operand), message).help("set `protocol = LL`")
 }
 
 fn shared(plan: &PlanTree, plain: &ScratchUse, packets: &LocatedOp, effect: &Access) -> Diagnostic {
@@ -139,8 +139,9 @@ fn shared(plan: &PlanTree, plain: &ScratchUse, packets: &LocatedOp, effect: &Acc
     } else {
         "allocate the scratch for plain data before the scratch for packets"
     };
-    Diagnostic::new(Code::MixedScratch, plain.at.site(plan), message)
-        .note(format!("{} accesses packets", packets.display_name(plan)), packets.site(plan))
+    let site = plain.at.operand_site(plan, &plain.effect.range);
+    Diagnostic::new(Code::MixedScratch, site, message)
+        .note(format!("{} accesses packets", packets.display_name(plan)), packets.operand_site(plan, &effect.range))
         .help(help)
 }
 
@@ -153,7 +154,7 @@ fn single_buffered(plan: &PlanTree, at: &LocatedOp, effect: &Access) -> Diagnost
         chunks(effect.range.index.into(), end(effect)),
         effect.owner,
     );
-    Diagnostic::new(Code::PlainDoubleScratch, at.site(plan), message)
+    Diagnostic::new(Code::PlainDoubleScratch, at.operand_site(plan, &effect.range), message)
         .help("use packets; or remove `double_scratch` and signal after the scratch has been read")
 }
 

@@ -14,7 +14,7 @@ use super::access::accesses;
 use super::place::{LocatedOp, each};
 use super::view::View;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics};
-use mscclpp_plan::raw::{BufferRef, IdList, PlanTree};
+use mscclpp_plan::raw::{BufferRef, IdList, Operand, PlanTree};
 use mscclpp_plan::types::ChannelKind;
 
 /// Returns the findings about accesses to other nodes, for a plan that the rule `shape` accepts.
@@ -27,7 +27,7 @@ pub(super) fn check(view: View) -> Diagnostics {
     }
     each(view, &mut |at| {
         if found.len() < MAX_FINDINGS
-            && let Some((peer, how)) = reached(plan, &at, |rank| rank / per_node != at.rank as u32 / per_node)
+            && let Some((peer, how, operand)) = reached(plan, &at, |rank| rank / per_node != at.rank as u32 / per_node)
         {
             let [own, other] = [at.rank as u32, peer].map(|rank| rank / per_node);
             let message = format!(
@@ -36,7 +36,8 @@ pub(super) fn check(view: View) -> Diagnostics {
                 at.agent(),
                 at.rank,
             );
-            found.push(Diagnostic::new(Code::AcrossNodes, at.site(plan), message).help(
+            let site = operand.map_or_else(|| at.site(plan), |operand| at.operand_site(plan, &operand));
+            found.push(Diagnostic::new(Code::AcrossNodes, site, message).help(
                 "use a port channel between nodes, or set `ranks_per_node` to the number of ranks that can map each \
                  other's memory",
             ));
@@ -45,15 +46,20 @@ pub(super) fn check(view: View) -> Diagnostics {
     found
 }
 
-/// Returns a rank on another node that an operation accesses other than by a port channel, and how.
-fn reached(plan: &PlanTree, at: &LocatedOp, is_far: impl Fn(u32) -> bool) -> Option<(u32, &'static str)> {
+/// Returns a rank on another node that an operation accesses other than by a port channel, how, and by which operand.
+fn reached(
+    plan: &PlanTree,
+    at: &LocatedOp,
+    is_far: impl Fn(u32) -> bool,
+) -> Option<(u32, &'static str, Option<Operand>)> {
     let op = at.op;
     let mut found = None;
     accesses(plan, at, &mut |effect| {
         let by_port = op.channel == Some(ChannelKind::Port) && effect.write;
         if !by_port && found.is_none() && is_far(effect.owner) {
             let switch = matches!(effect.range.buffer, BufferRef::Switch(_));
-            found = Some((effect.owner, if switch { "uses a switch channel of" } else { "accesses the memory of" }));
+            let how = if switch { "uses a switch channel of" } else { "accesses the memory of" };
+            found = Some((effect.owner, how, Some(effect.range)));
         }
     });
     if found.is_none() && op.kind.ids() == IdList::Channels && op.channel == Some(ChannelKind::Memory) {
@@ -62,7 +68,7 @@ fn reached(plan: &PlanTree, at: &LocatedOp, is_far: impl Fn(u32) -> bool) -> Opt
             (tables.blocks[at.block].channels(ChannelKind::Memory), tables.peers(ChannelKind::Memory));
         let peer = |id: &u32| peers.get(*numbers.get(*id as usize)? as usize).copied();
         let peer = op.ids.iter().filter_map(peer).find(|&peer| is_far(peer));
-        found = peer.map(|peer| (peer, "uses a memory channel to"));
+        found = peer.map(|peer| (peer, "uses a memory channel to", None));
     }
     found
 }

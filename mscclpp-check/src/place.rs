@@ -68,6 +68,11 @@ impl LocatedOp<'_> {
         })
     }
 
+    /// Returns the location of a finding about one of its operands: the argument of the call from which the operand comes.
+    pub(super) fn operand_site(&self, plan: &PlanTree, operand: &Operand) -> Site {
+        plan.origins.argument(operand.origin).map_or_else(|| self.site(plan), Site::Source)
+    }
+
     /// Returns its name for messages: the function in the program if the plan has its source location, otherwise the
     /// name in the plan. An operation with which others were fused has all of their names.
     pub(super) fn display_name(&self, plan: &PlanTree) -> String {

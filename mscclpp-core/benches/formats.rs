@@ -32,9 +32,7 @@ fn all_pairs(ranks: u32, rounds: u32) -> PlanTree {
                         Op {
                             channel: Some(ChannelKind::Memory),
                             srcs: [Operand::local(BufferKind::Input, *peer, 1)].into_iter().collect(),
-                            dsts: [Operand { buffer: BufferRef::Remote(0), index: rank, size: 1 }]
-                                .into_iter()
-                                .collect(),
+                            dsts: [Operand::new(BufferRef::Remote(0), rank, 1)].into_iter().collect(),
                             ..op(OpKind::Put)
                         },
                         op(OpKind::Nop),

@@ -36,7 +36,7 @@ fn reference() -> impl Strategy<Value = Operand> {
         3 => number().prop_map(BufferRef::Remote),
         1 => number().prop_map(BufferRef::Switch),
     ];
-    (place, number(), number()).prop_map(|(place, index, size)| Operand { buffer: place, index, size })
+    (place, number(), number()).prop_map(|(place, index, size)| Operand::new(place, index, size))
 }
 
 fn op(depth: u32) -> BoxedStrategy<Op> {
@@ -143,6 +143,7 @@ fn origins() -> Origins {
             column: 9,
             variables: (1..line).map(|i| ("step".into(), if i == 4 { i128::MIN } else { i128::from(i) - 1 })).collect(),
             token: if line == 3 { u32::MAX } else { line * 7 },
+            ..SourceLocation::default()
         });
     }
     origins

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 pub use kinds::{Flow, Function, OpClass, OpKind, Opcode, Transfer};
 pub use properties::{Grain, IdList, Packets, Side};
 
-use crate::origin::Origin;
+use crate::origin::{ArgumentOrigin, Origin};
 use crate::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
 
 /// The buffer that an operand points into.
@@ -32,12 +32,19 @@ pub struct Operand {
     pub index: u32,
     /// Number of chunks.
     pub size: u32,
+    /// The argument from which it comes.
+    pub origin: ArgumentOrigin,
 }
 
 impl Operand {
+    /// Creates an operand without source location.
+    pub const fn new(buffer: BufferRef, index: u32, size: u32) -> Self {
+        Self { buffer, index, size, origin: ArgumentOrigin::UNKNOWN }
+    }
+
     /// Creates an operand in a buffer of the executing rank.
     pub const fn local(buffer: BufferKind, index: u32, size: u32) -> Self {
-        Self { buffer: BufferRef::Local(buffer), index, size }
+        Self::new(BufferRef::Local(buffer), index, size)
     }
 
     /// Returns the buffer, if it is the executing rank's own.

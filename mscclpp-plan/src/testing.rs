@@ -86,7 +86,7 @@ fn reference(text: &str) -> Operand {
         Some((place, index)) => (BufferRef::Switch(number(&place[1..])), index),
         None => (BufferRef::Local(BufferKind::from_letter(&range[..1]).expect("a buffer letter")), &range[1..]),
     };
-    Operand { buffer: place, index: number(index), size: number(size) }
+    Operand::new(place, number(index), number(size))
 }
 
 fn op_text(op: &Op) -> String {

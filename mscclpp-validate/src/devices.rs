@@ -376,7 +376,7 @@ impl<'p> Writer<'p> {
         for other in others {
             let mut at = |buffer, index| {
                 let place = remote(tables, &mut block, ChannelKind::Memory, (other, buffer));
-                Operand { buffer: BufferRef::Remote(place), index, size: 1 }
+                Operand::new(BufferRef::Remote(place), index, 1)
             };
             let own = Operand::local(BufferKind::Input, 0, 1);
             let mut read = Op::new(OpKind::ReadReduce, Origin::UNKNOWN);
@@ -414,7 +414,7 @@ impl<'p> Writer<'p> {
         let mut write = Op::new(if is_double { OpKind::PutPackets } else { OpKind::Put }, Origin::UNKNOWN);
         write.channel = Some(ChannelKind::Memory);
         write.srcs.push(own);
-        write.dsts.push(Operand { buffer: BufferRef::Remote(place), index: number, size: 1 });
+        write.dsts.push(Operand::new(BufferRef::Remote(place), number, 1));
         ops.push(write);
     }
 

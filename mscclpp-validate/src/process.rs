@@ -329,7 +329,7 @@ impl<'p> Writer<'p> {
                         let tables = &mut writer.tree.ranks[code.rank as usize];
                         let place =
                             BufferRef::Remote(remote(tables, block, kind, (operand.rank, buffer(operand.space))));
-                        plan::raw::Operand { buffer: place, index: operand.index, size: operand.size }
+                        plan::raw::Operand::new(place, operand.index, operand.size)
                     }
                 };
                 found.push(writer.reference(code.rank, operand, kind, block)?.unwrap_or(known));
@@ -401,7 +401,7 @@ impl<'p> Writer<'p> {
             }
         };
         let index = copy.checked_add(first).ok_or(ValidationError::TooLarge)?;
-        Ok(Some(plan::raw::Operand { buffer: place, index, size: operand.size }))
+        Ok(Some(plan::raw::Operand::new(place, index, operand.size)))
     }
 
     /// Returns whether a rank must wait until a peer has announced an operand's location.

@@ -114,7 +114,7 @@ impl<'p> Reporter<'_, 'p> {
 
     /// Returns the steps that moved a value to its location, the first one first, and the source of each. A path of a
     /// single step is not reported.
-    pub(super) fn path(&self, piece: &ValueRange) -> Vec<(&Logged<'p>, String)> {
+    pub(super) fn path(&self, piece: &ValueRange) -> Vec<(&Logged<'p>, usize, u64)> {
         let mut path = Vec::new();
         let mut by = piece.by;
         while let Some(step) = self.log.step(by).filter(|_| path.len() < MAX_PATH_STEPS) {
@@ -132,7 +132,7 @@ impl<'p> Reporter<'_, 'p> {
                 None
             });
             let Some((memory, position, before)) = from else { break };
-            path.push((step, self.place(memory, position)));
+            path.push((step, memory, position));
             by = before;
         }
         path.reverse();

@@ -6,6 +6,7 @@ use super::memory::ValueRange;
 use super::outputs::{Found, OutputError};
 use super::values::{How, Values};
 use super::{Dataflow, UninitializedRead, recognize};
+use crate::access::access_site;
 use crate::counts::Counts;
 use crate::place::LocatedOp;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics, Site};
@@ -87,6 +88,12 @@ impl<'p> Reporter<'_, 'p> {
         format!("{} ({})", at.display_name(self.plan), at.agent())
     }
 
+    /// Returns the location of a step's access to a position of a rank's memory.
+    fn site(&self, step: &LocatedOp, write: bool, memory: usize, position: u64) -> Site {
+        let buffer = BufferKind::ALL.get(memory % 4).copied().unwrap_or(BufferKind::Scratch);
+        access_site(self.plan, step, write, ((memory / 4) as u32, buffer, position / self.chunk))
+    }
+
     /// Returns a text such as `scratch chunk 7 of rank 1`.
     pub(super) fn place(&self, memory: usize, position: u64) -> String {
         let (rank, space) = (memory / 4, memory % 4);
@@ -110,11 +117,14 @@ impl<'p> Reporter<'_, 'p> {
             let mut writes = step.writes.iter();
             writes.any(|(other, _)| other.memory == *memory && other.range.contains(&range.start))
         };
-        let finding = Diagnostic::new(Code::UninitializedRead, at.site(self.plan), message);
+        let finding = Diagnostic::new(Code::UninitializedRead, self.site(at, false, *memory, range.start), message);
         let later = self.log.steps.iter().find(writes);
         match later {
             Some(step) => finding
-                .note(format!("{} writes it later", self.actor(&step.at)), step.at.site(self.plan))
+                .note(
+                    format!("{} writes it later", self.actor(&step.at)),
+                    self.site(&step.at, true, *memory, range.start),
+                )
                 .help("read it after that write, with a signal, barrier or block sync between them"),
             None => {
                 let help = "write the chunk before it is read, or read another chunk";
@@ -198,7 +208,9 @@ impl<'p> Reporter<'_, 'p> {
     fn clobbered(&self, fault: &OutputError, piece: &ValueRange) -> Diagnostic {
         let by = self.log.step(piece.by).map_or("an operation".to_owned(), |step| self.actor(&step.at));
         let message = format!("{by} overwrites {}, but the plan is not in place", self.output(fault));
-        self.about(Code::ClobberedInput, piece, message).help(
+        let chunk = (fault.rank, fault.buffer, fault.chunk);
+        let site = |step: &Logged| access_site(self.plan, &step.at, true, chunk);
+        Diagnostic::new(Code::ClobberedInput, self.log.step(piece.by).map_or(Site::None, site), message).help(
             "write to the output or to scratch instead; or allow `clobbered_input` if callers do not need \
                 their inputs after the launch",
         )
@@ -219,9 +231,9 @@ impl<'p> Reporter<'_, 'p> {
         {
             let message = format!("{output} holds {}, expected {}", self.describe(leaves), self.input(*only));
             let mut finding = self.about(Code::WrongResult, piece, message);
-            for (step, place) in self.path(piece) {
-                finding =
-                    finding.note(format!("{} reads it from {place}", self.actor(&step.at)), step.at.site(self.plan));
+            for (step, memory, position) in self.path(piece) {
+                let what = format!("{} reads it from {}", self.actor(&step.at), self.place(memory, position));
+                finding = finding.note(what, self.site(&step.at, false, memory, position));
             }
             return finding.help(match alien {
                 Some(_) => "write the expected chunk there",
@@ -283,32 +295,33 @@ impl<'p> Reporter<'_, 'p> {
         let leaves = Contributions::of(self.values, piece.node, piece.at);
         let number = |(_, at): (u32, u64)| counts.within_part(at / self.chunk);
         let offset = piece.at % self.chunk;
-        let mut moved: Vec<((u32, u64), String)> = Vec::new();
+        let mut moved: Vec<((u32, u64), usize, u64)> = Vec::new();
         for (spot, pieces) in &step.writes {
             let mut position = spot.range.start;
             for part in pieces {
                 let inputs = Contributions::of(self.values, part.node, part.at);
-                let place = self.place(spot.memory, position);
                 let inside = (offset + self.chunk - part.at % self.chunk) % self.chunk;
                 let inputs = inputs.counts.into_keys().map(|(rank, at)| (rank, at + inside));
                 if part.lost_by == piece.lost_by {
-                    moved.extend(inputs.filter(|input| leaves.count(*input) > 0).map(|input| (input, place.clone())));
+                    let contained = inputs.filter(|input| leaves.count(*input) > 0);
+                    moved.extend(contained.map(|input| (input, spot.memory, position)));
                 }
                 position += part.len;
             }
         }
-        let Some((input, place)) = moved.into_iter().min_by_key(|(input, _)| number(*input)) else {
+        let Some((input, memory, position)) = moved.into_iter().min_by_key(|(input, ..)| number(*input)) else {
             return self.about(Code::ShortChunk, piece, format!("{output} is incomplete where chunks are short"));
         };
         let first = number(input).max(counts.within_part(fault.chunk)) + 1;
         let message = format!(
-            "{} stores {}, which {output} requires, in {place}, which is shorter at counts that do not divide evenly: \
-             at {}, elements of it are lost",
+            "{} stores {}, which {output} requires, in {}, which is shorter at counts that do not divide evenly: at {}, \
+             elements of it are lost",
             self.actor(&step.at),
             self.input(input),
+            self.place(memory, position),
             counts.least_counts(first..=piece.reach),
         );
-        let mut finding = Diagnostic::new(Code::ShortChunk, step.at.site(self.plan), message);
+        let mut finding = Diagnostic::new(Code::ShortChunk, self.site(&step.at, true, memory, position), message);
         if let Some(last) = self.log.step(piece.by).filter(|last| last.number != step.number) {
             finding = finding.note(format!("{} writes {output}", self.actor(&last.at)), last.at.site(self.plan));
         }

@@ -1,11 +1,12 @@
 //! Diagnostics about accesses that are unordered.
 
+use super::super::access::access_site;
 use super::super::model::{Model, Space};
 use super::super::place::{LocatedOp, each};
 use super::shadow_memory::RecordedAccess;
 use mscclpp_plan::diag::{Code, Diagnostic, Site};
 use mscclpp_plan::raw::{Op, OpClass};
-use mscclpp_plan::types::ChannelKind;
+use mscclpp_plan::types::{BufferKind, ChannelKind};
 
 /// An access in words.
 struct DescribedAccess<'p> {
@@ -14,26 +15,34 @@ struct DescribedAccess<'p> {
     who: String,
     name: String,
     does: &'static str,
+    /// The operand with the atom.
+    site: Site,
 }
 
-fn describe<'p>(model: &Model<'p>, access: &RecordedAccess) -> DescribedAccess<'p> {
+fn describe<'p>(model: &Model<'p>, access: &RecordedAccess, atom: usize) -> DescribedAccess<'p> {
     let step = access.step as usize;
     let at = model.placed(model.agent_of(step), step);
     let name = at.display_name(model.plan);
     DescribedAccess {
         who: format!("{name} ({})", at.agent()),
+        site: access_site(model.plan, &at, access.write, chunk(model, atom)),
         at,
         name,
         does: if access.write { "writes" } else { "reads" },
     }
 }
 
+/// Returns the chunk with an atom.
+fn chunk(model: &Model, atom: usize) -> (u32, BufferKind, u64) {
+    let (rank, memory) = model.atoms.memory(atom);
+    (rank, memory.buffer(), model.atoms.range(atom).start / model.size.chunk().max(1))
+}
+
 /// Returns a text such as "output chunk 3 of rank 1".
 pub(super) fn place(model: &Model, atom: usize) -> String {
-    let (rank, memory) = model.atoms.memory(atom);
-    let chunk = model.atoms.range(atom).start / model.size.chunk().max(1);
-    let packets = if memory == Space::Packets { "the packets of " } else { "" };
-    format!("{packets}{} chunk {chunk} of rank {rank}", memory.buffer())
+    let (rank, buffer, chunk) = chunk(model, atom);
+    let packets = if model.atoms.memory(atom).1 == Space::Packets { "the packets of " } else { "" };
+    format!("{packets}{buffer} chunk {chunk} of rank {rank}")
 }
 
 /// What is ordered about the earlier one of two accesses that are unordered.
@@ -72,7 +81,7 @@ pub(super) fn race(
     atom: usize,
     (known, vague): (Known, bool),
 ) -> Diagnostic {
-    let (first, second) = (describe(model, old), describe(model, new));
+    let (first, second) = (describe(model, old, atom), describe(model, new, atom));
     let accesses = match known {
         Known::Over => format!(
             "{} {} it before the write by {} is visible to rank {}",
@@ -112,8 +121,8 @@ pub(super) fn race(
         "signal after the first access and wait before the second, with a block sync between each access and its \
          signal or wait"
     };
-    let finding = Diagnostic::new(Code::Race, second.at.site(model.plan), message)
-        .note(format!("{} {}", first.name, first.does), first.at.site(model.plan));
+    let finding =
+        Diagnostic::new(Code::Race, second.site, message).note(format!("{} {}", first.name, first.does), first.site);
     let is_between_blocks = old.agent != new.agent && !by_port(old) && !by_port(new);
     let missing = (is_between_blocks && known == Known::Nothing && !is_packet && !vague)
         .then(|| {
@@ -190,8 +199,8 @@ pub(super) fn competing_waits(model: &Model, rival: usize, step: usize) -> Diagn
 
 /// Returns the finding about an access to another rank's buffer that does not happen after that rank's start.
 pub(super) fn early_access(model: &Model, access: &RecordedAccess) -> Diagnostic {
-    let new = describe(model, access);
     let atom = access.atoms.0 as usize;
+    let new = describe(model, access, atom);
     let (owner, memory) = model.atoms.memory(atom);
     let caller = match (access.write, memory) {
         (true, _) => "its caller may still be using the buffer",
@@ -205,7 +214,7 @@ pub(super) fn early_access(model: &Model, access: &RecordedAccess) -> Diagnostic
              `channel.handshake(block).relaxed()` on both ranks does this"
         )
     });
-    Diagnostic::new(Code::EarlyAccess, new.at.site(model.plan), message).help(help)
+    Diagnostic::new(Code::EarlyAccess, new.site, message).help(help)
 }
 
 /// Returns the finding about an access to another rank's buffer that does not happen before the end of that rank, given
@@ -217,7 +226,7 @@ pub(super) fn late_access(
     atom: usize,
     known: Known,
 ) -> Diagnostic {
-    let old = describe(model, access);
+    let old = describe(model, access, atom);
     let (owner, _) = model.atoms.memory(atom);
     let by_port = access.agent as usize >= blocks;
     let through = if by_port { "'s port" } else { "" };
@@ -239,7 +248,7 @@ pub(super) fn late_access(
             )
         }),
     };
-    Diagnostic::new(Code::LateAccess, old.at.site(model.plan), message).help(help)
+    Diagnostic::new(Code::LateAccess, old.site, message).help(help)
 }
 
 /// Returns the finding about an access in a later launch and one of this launch, at an atom of scratch, given what is
@@ -252,7 +261,7 @@ pub(super) fn cross_launch_race(
     atom: usize,
     known: Known,
 ) -> Diagnostic {
-    let (first, second) = (describe(model, old), describe(model, new));
+    let (first, second) = (describe(model, old, atom), describe(model, new, atom));
     let (which, halves) = match model.plan.double_scratch {
         true => ("launch after the next", "with double scratch "),
         false => ("next launch", ""),
@@ -277,7 +286,7 @@ pub(super) fn cross_launch_race(
             or before it writes"
         }
     };
-    Diagnostic::new(Code::CrossLaunchRace, second.at.site(model.plan), message)
-        .note(format!("{} {}", first.name, first.does), first.at.site(model.plan))
+    Diagnostic::new(Code::CrossLaunchRace, second.site, message)
+        .note(format!("{} {}", first.name, first.does), first.site)
         .help(help)
 }

@@ -189,7 +189,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         pair(1, |rank| {
             let mut put = port(K::PutWithSignal, vec![0; n as usize]);
             put.srcs = (0..n).map(|i| local(Input, i, 1)).collect();
-            put.dsts = (0..n).map(|i| Operand { buffer: BufferRef::Remote(0), index: i, size: 1 }).collect();
+            put.dsts = (0..n).map(|i| Operand::new(BufferRef::Remote(0), i, 1)).collect();
             match rank {
                 0 => vec![vec![put]],
                 _ => vec![vec![port(K::Wait, vec![0; n as usize]), op(K::Nop)]],
@@ -203,7 +203,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             let mut both = op(K::SwitchReduceBroadcast);
             both.channel = Some(ChannelKind::Switch);
             both.reduce = Some(ReduceOp::Sum);
-            both.srcs = [Operand { buffer: BufferRef::Switch(0), index: rank, size: 1 }].into_iter().collect();
+            both.srcs = [Operand::new(BufferRef::Switch(0), rank, 1)].into_iter().collect();
             both.dsts = both.srcs.clone();
             RankPlan {
                 input_chunks: n,
@@ -297,7 +297,7 @@ fn put_packets(src: Operand, index: u32) -> Op {
 }
 
 fn put_range(src: Operand, index: u32, size: u32) -> Op {
-    let dst = Operand { buffer: BufferRef::Remote(0), index, size };
+    let dst = Operand::new(BufferRef::Remote(0), index, size);
     let (srcs, dsts) = ([src].into_iter().collect(), [dst].into_iter().collect());
     Op { channel: Some(ChannelKind::Memory), srcs, dsts, ..op(K::PutPackets) }
 }

@@ -53,12 +53,6 @@ impl Program {
         self.recorder.borrow_mut().set_location(location);
     }
 
-    /// Sets the tokens of the arguments of the current call, at which findings about one argument point.
-    #[doc(hidden)]
-    pub fn set_argument_tokens(&self, tokens: impl Iterator<Item = u32>) {
-        self.recorder.borrow_mut().set_argument_tokens(tokens);
-    }
-
     /// Adds a finding of the caller to those of the program, in order.
     #[doc(hidden)]
     pub fn report(&self, diagnostic: Diagnostic) {

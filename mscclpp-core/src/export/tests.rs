@@ -22,7 +22,7 @@ fn local(index: u32) -> Operand {
 }
 
 fn remote(index: u32) -> Operand {
-    Operand { buffer: BufferRef::Remote(index), index: 0, size: 1 }
+    Operand::new(BufferRef::Remote(index), 0, 1)
 }
 
 fn split(op: Op) -> Vec<Op> {

@@ -110,13 +110,24 @@ impl HirBuilder<'_> {
         let tok = self.spans.pair(call.method.span(), call.paren_token.span.close());
         let name: Arc<str> = Arc::from(call.method.to_string());
         let turbofish = call.turbofish.as_ref().and_then(|args| self.turbofish(args));
-        let args = call.args.iter().map(|arg| self.expression(arg)).collect();
+        let args: Vec<_> = call.args.iter().map(|arg| self.expression(arg)).collect();
+        let whole_args = args.iter().map(|arg| self.whole(arg)).collect();
         self.method_called(&name);
         if matches!(&*name, "or_default" | "unwrap_or_default") {
             self.method_called(&Arc::from(DEFAULT));
         }
         let start = call.method.span().start();
         let (line, column) = (start.line as u32, start.column as u32 + 1);
-        self.expr(ExprKind::Method(Box::new(MethodCall { receiver, name, turbofish, args, line, column })), tok)
+        let call = MethodCall { receiver, name, turbofish, args, whole_args, line, column };
+        self.expr(ExprKind::Method(Box::new(call)), tok)
+    }
+
+    /// Returns the position from the first to the last token of an expression.
+    fn whole(&mut self, expr: &Expr) -> SpanId {
+        let mut first = expr;
+        while let ExprKind::Method(call) = &first.kind {
+            first = &call.receiver;
+        }
+        if first.tok == expr.tok { expr.tok } else { self.spans.join(first.tok, expr.tok) }
     }
 }

@@ -26,7 +26,8 @@ impl HirBuilder<'_> {
         };
         let start = self.spans.get(tok).0.start();
         let (line, column) = (start.line as u32, start.column as u32 + 1);
-        let call = MethodCall { receiver, name: Arc::from(name), turbofish, args, line, column };
+        let whole_args = args.iter().map(|arg| arg.tok).collect();
+        let call = MethodCall { receiver, name: Arc::from(name), turbofish, args, whole_args, line, column };
         self.expr(ExprKind::Method(Box::new(call)), tok)
     }
 

@@ -64,8 +64,8 @@ impl<'t> Interpreter<'t> {
                 column: call.column,
                 variables: self.loop_variables(),
                 token: tok,
+                arguments: call.whole_args.clone(),
             }));
-            program.set_argument_tokens(call.args.iter().map(|arg| arg.tok));
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mscclpp_core::origin::Tokens;
+
 use super::{AdtId, ClosureId, ConstId, FnId, IntTy, LabelId, NodeId, Pattern, Slot, SpanId, TyCon, TypeExpr};
 
 /// An expression.
@@ -225,6 +227,8 @@ pub(crate) struct MethodCall {
     pub(crate) turbofish: Option<TypeExpr>,
     /// Its arguments.
     pub(crate) args: Vec<Expr>,
+    /// The same from their first to their last token: the token of a method call begins at the method's name.
+    pub(crate) whole_args: Tokens,
     /// Line of its name, from 1.
     pub(crate) line: u32,
     /// Column of its name, from 1.

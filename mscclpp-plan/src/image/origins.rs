@@ -161,6 +161,7 @@ impl<'a> OriginTable<'a> {
             column: word(2) as u32,
             variables,
             token: (word(3) as u32).wrapping_sub(1),
+            ..SourceLocation::default()
         })
     }
 

@@ -175,7 +175,7 @@ impl Rare {
                     return;
                 };
                 op.ids.clear();
-                op.srcs.push(Operand { buffer: BufferRef::Switch(channel), index: self.offset, size: self.size });
+                op.srcs.push(Operand::new(BufferRef::Switch(channel), self.offset, self.size));
                 op.dsts.extend(self.chunk);
                 if let Some(buffer) = self.buffer {
                     cx.note_switch_buffer(channel, buffer);
@@ -329,7 +329,7 @@ impl Read for Operand {
                 format!("expected rank {} in a local operand, found rank {}", cx.rank, raw.rank),
             );
         }
-        *self = Self { buffer: place, index: raw.index, size: raw.size };
+        *self = Self::new(place, raw.index, raw.size);
         Ok(true)
     }
 }

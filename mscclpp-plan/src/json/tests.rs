@@ -48,7 +48,7 @@ fn writable_op(op: &mut Op, outside: bool) {
     let has_channel = !op.kind.channels().is_empty();
     op.channel = has_channel.then(|| op.channel.unwrap_or(ChannelKind::Memory));
     if op.kind == SwitchReduce {
-        op.srcs = Operands::from_elem(Operand { buffer: BufferRef::Switch(7), index: 1, size: 2 }, 1);
+        op.srcs = Operands::from_elem(Operand::new(BufferRef::Switch(7), 1, 2), 1);
         op.dsts = Operands::from_elem(Operand::local(BufferKind::Output, 3, 2), 1);
     }
     if !op.kind.is_data() {

@@ -105,7 +105,7 @@ use std::fmt;
 
 use super::{Plan, PlanTree};
 use crate::diag::{Code, Diagnostic, Site};
-use crate::origin::{SourceLocation, Variables};
+use crate::origin::SourceLocation;
 
 /// Maximum nesting depth of pipelines, as in images.
 const MAX_DEPTH: usize = 8;
@@ -129,7 +129,7 @@ impl TextError {
     pub fn in_file(self, name: &str) -> Diagnostic {
         let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
         let (line, column) = (number(self.line), number(self.column));
-        let place = SourceLocation { file: name.into(), line, column, variables: Variables::new(), token: u32::MAX };
+        let place = SourceLocation { file: name.into(), line, column, ..SourceLocation::default() };
         Diagnostic { site: Site::Source(place), ..self.into() }
     }
 }

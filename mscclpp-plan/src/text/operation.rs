@@ -295,6 +295,6 @@ impl Scope<'_> {
                 )
             }
         };
-        Ok(Operand { buffer: place, index: operand.range.0, size: operand.range.1 })
+        Ok(Operand::new(place, operand.range.0, operand.range.1))
     }
 }

@@ -9,7 +9,7 @@ use super::names::Peer;
 use super::operation;
 use super::tables::{RankTables, Uses};
 use crate::collective::{Collective, CollectiveKind};
-use crate::origin::{Origin, Origins, SourceLocation, Variables};
+use crate::origin::{Origin, Origins, SourceLocation};
 use crate::types::{BufferKind, ChannelKind, Protocol};
 use crate::{BlockTable, ChannelTable, Expectation, PlanTree, RankPlan, RemoteBuffer, ThreadBlock};
 
@@ -24,7 +24,7 @@ impl Locations {
     pub(super) fn current(&mut self, lexer: &Lexer<'_>) -> Origin {
         let Some(file) = &self.file else { return Origin::UNKNOWN };
         let (line, column) = lexer.line_and_column();
-        let place = SourceLocation { file: file.clone(), line, column, variables: Variables::new(), token: u32::MAX };
+        let place = SourceLocation { file: file.clone(), line, column, ..SourceLocation::default() };
         self.origins.add(place)
     }
 }

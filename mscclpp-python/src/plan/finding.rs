@@ -25,7 +25,7 @@ impl Location {
     #[new]
     fn restore(file: &str, line: u32, column: u32, variables: Vec<(String, i128)>) -> Self {
         let variables = variables.into_iter().map(|(name, value)| (Arc::from(name), value)).collect();
-        Self(SourceLocation { file: Arc::from(file), line, column, variables, token: u32::MAX })
+        Self(SourceLocation { file: Arc::from(file), line, column, variables, ..SourceLocation::default() })
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Pickled<'py, LocationParts> {

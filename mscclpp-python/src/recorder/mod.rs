@@ -16,7 +16,7 @@ use mscclpp_core::diag::{Code, Diagnostic, Diagnostics, Site};
 use mscclpp_core::dsl::Program;
 use mscclpp_core::dsl::registry::{self, ArgError, BufferValue, RangeValue, Value};
 use mscclpp_core::lower::lower;
-use mscclpp_core::origin::{SourceLocation, Variables};
+use mscclpp_core::origin::SourceLocation;
 use mscclpp_core::trace::Trace;
 use mscclpp_core::types::BufferKind;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -70,7 +70,7 @@ impl State {
         if *self.file != *file {
             self.file = Arc::from(file);
         }
-        SourceLocation { file: Arc::clone(&self.file), line, column, variables: Variables::new(), token: u32::MAX }
+        SourceLocation { file: Arc::clone(&self.file), line, column, ..SourceLocation::default() }
     }
 
     /// Takes the findings of the last call.

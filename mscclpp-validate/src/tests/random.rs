@@ -212,7 +212,7 @@ impl Generator {
         let mut block = std::mem::take(&mut tables.blocks[self.block as usize]);
         let number = remote(tables, &mut block, ChannelKind::Memory, (peer, buffer));
         tables.blocks[self.block as usize] = block;
-        Operand { buffer: BufferRef::Remote(number), index, size: 1 }
+        Operand::new(BufferRef::Remote(number), index, 1)
     }
 }
 

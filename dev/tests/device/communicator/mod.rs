@@ -129,6 +129,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ),
         ("different_offset_is_reported", failures::different_offset_is_reported),
         ("exchange_against_a_gather_is_reported", failures::exchange_against_a_gather_is_reported),
+        ("exchange_without_expected_elements_is_reported", failures::exchange_without_expected_elements_is_reported),
         ("rank_that_leaves_is_reported", failures::rank_that_leaves_is_reported),
         ("late_rank_is_reported_at_timeout_of_the_call", failures::late_rank_is_reported),
     ];

@@ -14,12 +14,10 @@ pub(super) use spec::MAX_RANKS;
 use std::collections::BTreeMap;
 use std::panic::Location;
 
-use smallvec::SmallVec;
-
 use super::args::At;
 use super::value::{ChunkValue, OpsValue, POISON, RangeValue};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
-use crate::origin::{Origin, SourceLocation};
+use crate::origin::{ArgumentOrigin, Origin, SourceLocation};
 use crate::plan::{BufferRef, Op, Operand, Slice};
 use crate::spec::AlgoSpec;
 use crate::trace::{LoopHeader, RankTables, Trace, TracedOp};
@@ -43,8 +41,6 @@ pub(super) struct Recorder {
     trace: Trace,
     diagnostics: Diagnostics,
     here: CallSite,
-    /// The tokens of the current call's arguments, for the evaluator.
-    argument_tokens: SmallVec<[u32; 4]>,
     /// Origins of native callers by the address of their location: a program has few locations and many operations.
     callers: BTreeMap<usize, Origin>,
     /// The result of the last lookup in `callers`.
@@ -79,7 +75,6 @@ impl Recorder {
             },
             diagnostics: Diagnostics::default(),
             here: CallSite::Unknown,
-            argument_tokens: SmallVec::new(),
             callers: BTreeMap::new(),
             last_caller: (0, Origin::UNKNOWN),
             open_loop: None,
@@ -114,11 +109,6 @@ impl Recorder {
 
     pub(super) fn set_location(&mut self, place: Option<SourceLocation>) {
         self.here = place.map_or(CallSite::Unknown, |place| CallSite::Evaluated(place, None));
-        self.argument_tokens.clear();
-    }
-
-    pub(super) fn set_argument_tokens(&mut self, tokens: impl Iterator<Item = u32>) {
-        self.argument_tokens.extend(tokens);
     }
 
     pub(super) fn set_caller_location(&mut self, caller: &'static Location<'static>) {
@@ -182,10 +172,10 @@ impl Recorder {
 
     /// Reports an error about one argument of the current call.
     fn report_argument(&mut self, position: usize, code: Code, message: impl Into<String>, help: impl Into<String>) {
-        let mut site = self.site();
-        if let (Site::Source(place), Some(token)) = (&mut site, self.argument_tokens.get(position)) {
-            place.token = *token;
-        }
+        let site = match self.site() {
+            Site::Source(call) => Site::Source(call.argument(position)),
+            site => site,
+        };
         self.file_at(site, code, message, help);
     }
 
@@ -313,7 +303,10 @@ impl Recorder {
             return u32::try_from(block).ok();
         }
         // Thread blocks are the last argument of every call.
-        let last = self.argument_tokens.len().wrapping_sub(1);
+        let last = match &self.here {
+            CallSite::Evaluated(call, _) => call.arguments.len().wrapping_sub(1),
+            CallSite::Caller(_) | CallSite::Unknown => 0,
+        };
         self.report_argument(
             last,
             Code::ThreadBlockOutOfRange,
@@ -364,15 +357,20 @@ impl Recorder {
         false
     }
 
-    /// Returns an operand for a chunk of the executing rank.
-    pub(in crate::dsl) fn local(&self, chunk: ChunkValue) -> Operand {
-        Operand::local(chunk.buffer, chunk.index, chunk.size)
+    /// Returns an operand of the current call, which is its argument at a position.
+    fn operand(&mut self, position: u8, buffer: BufferRef, index: u32, size: u32) -> Operand {
+        Operand { origin: ArgumentOrigin { call: self.origin(), position }, ..Operand::new(buffer, index, size) }
     }
 
-    /// Returns an operand for a chunk of another rank, and registers the buffer at first use.
-    fn remote(&mut self, rank: u32, chunk: ChunkValue, kind: ChannelKind) -> Operand {
+    /// Returns an operand for a chunk of the executing rank, the argument at a position.
+    pub(in crate::dsl) fn local(&mut self, position: u8, chunk: ChunkValue) -> Operand {
+        self.operand(position, BufferRef::Local(chunk.buffer), chunk.index, chunk.size)
+    }
+
+    /// Returns an operand for a chunk of another rank, the argument at a position, and registers the buffer at first use.
+    fn remote(&mut self, position: u8, rank: u32, chunk: ChunkValue, kind: ChannelKind) -> Operand {
         let number = self.remote_buffer(rank, chunk.rank, chunk.buffer, kind);
-        Operand { buffer: BufferRef::Remote(number), index: chunk.index, size: chunk.size }
+        self.operand(position, BufferRef::Remote(number), chunk.index, chunk.size)
     }
 
     /// Resolves a range of a buffer to numbers, or reports why it is invalid. `what` names the buffer, only if the

@@ -54,8 +54,8 @@ impl Recorder {
             return;
         }
         let mut op = Op::new(kind, self.origin());
-        op.srcs.push(self.local(src));
-        op.dsts.push(self.local(dst));
+        op.srcs.push(self.local(1, src));
+        op.dsts.push(self.local(0, dst));
         self.record(rank, at, op);
     }
 
@@ -108,13 +108,13 @@ impl Recorder {
         op.channel = Some(kind);
         op.ids.push(id);
         if to_remote {
-            op.srcs.push(self.local(src));
-            let remote = self.remote(here, dst, kind);
+            op.srcs.push(self.local(1, src));
+            let remote = self.remote(0, here, dst, kind);
             op.dsts.push(remote);
         } else {
-            let remote = self.remote(here, src, ChannelKind::Memory);
+            let remote = self.remote(1, here, src, ChannelKind::Memory);
             op.srcs.push(remote);
-            op.dsts.push(self.local(dst));
+            op.dsts.push(self.local(0, dst));
         }
         self.record(here, at, op);
     }

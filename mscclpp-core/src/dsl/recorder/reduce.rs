@@ -25,7 +25,7 @@ impl Recorder {
             return NOTHING;
         }
         let mut op = self.reduction(kind, acc);
-        op.srcs.extend(others.iter().map(|&other| self.local(other)));
+        op.srcs.extend(others.iter().map(|&other| self.local(1, other)));
         self.record(rank, at, op)
     }
 
@@ -45,7 +45,7 @@ impl Recorder {
         op.channel = Some(ChannelKind::Memory);
         op.ids.push(id);
         for &other in others {
-            let remote: Operand = self.remote(here, other, ChannelKind::Memory);
+            let remote: Operand = self.remote(1, here, other, ChannelKind::Memory);
             op.srcs.push(remote);
         }
         self.record(here, at, op)
@@ -66,7 +66,7 @@ impl Recorder {
             self.report_error(Code::SizeMismatch, message, "use equal numbers of chunks");
             return;
         }
-        let dst = self.local(dst);
+        let dst = self.local(0, dst);
         self.edit(ops, |op| op.dsts[0] = dst);
     }
 
@@ -97,8 +97,8 @@ impl Recorder {
     fn reduction(&mut self, kind: OpKind, acc: ChunkValue) -> Op {
         let mut op = Op::new(kind, self.origin());
         op.reduce = Some(ReduceOp::Sum);
-        op.srcs.push(self.local(acc));
-        op.dsts.push(self.local(acc));
+        op.srcs.push(self.local(0, acc));
+        op.dsts.push(self.local(0, acc));
         op
     }
 }

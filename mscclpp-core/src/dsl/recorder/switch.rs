@@ -44,7 +44,7 @@ impl Recorder {
         let mut op = self.switch_op(OpKind::SwitchReduce, window);
         op.reduce = Some(ReduceOp::Sum);
         op.srcs.push(window);
-        op.dsts.push(self.local(dst));
+        op.dsts.push(self.local(0, dst));
         self.record_on_block(rank, block, op)
     }
 
@@ -92,7 +92,7 @@ impl Recorder {
             return;
         };
         let mut op = self.switch_op(kind, window);
-        op.srcs.push(self.local(src));
+        op.srcs.push(self.local(1, src));
         op.dsts.push(window);
         self.record_on_block(rank, block, op);
     }
@@ -113,10 +113,10 @@ impl Recorder {
         call: &str,
         switch: SwitchValue,
         range: RangeValue,
-        (position, local): (usize, ChunkValue),
+        (position, local): (u8, ChunkValue),
     ) -> Option<(u32, Operand)> {
         let rank = switch.member.filter(|&rank| rank != POISON)?;
-        if !self.chunk_of(call, (position, "its local chunk"), local, rank) {
+        if !self.chunk_of(call, (position.into(), "its local chunk"), local, rank) {
             return None;
         }
         let known = self.switches.get(switch.channel as usize)?;
@@ -136,7 +136,8 @@ impl Recorder {
             self.report_error(Code::SizeMismatch, message, "use equal numbers of chunks");
             return None;
         }
-        Some((rank, Operand { buffer: BufferRef::Switch(number), index, size }))
+        // The window is the other one of the first two arguments.
+        Some((rank, self.operand(1 - position, BufferRef::Switch(number), index, size)))
     }
 
     fn len(&self, rank: u32, buffer: BufferKind) -> u32 {

@@ -89,15 +89,12 @@ impl<'a> OperandList<'a> {
     #[inline]
     fn read(&self, at: usize) -> Operand {
         let [place, index, size] = self.words.several(self.table + at * REF);
-        Operand {
-            buffer: match place.checked_sub(PLACE_REMOTE) {
-                None => BufferRef::Local(BufferKind::ALL[place as usize]),
-                Some(number) if number & 1 == 0 => BufferRef::Remote((number >> 1) as u32),
-                Some(number) => BufferRef::Switch((number >> 1) as u32),
-            },
-            index: index as u32,
-            size: size as u32,
-        }
+        let buffer = match place.checked_sub(PLACE_REMOTE) {
+            None => BufferRef::Local(BufferKind::ALL[place as usize]),
+            Some(number) if number & 1 == 0 => BufferRef::Remote((number >> 1) as u32),
+            Some(number) => BufferRef::Switch((number >> 1) as u32),
+        };
+        Operand::new(buffer, index as u32, size as u32)
     }
 }
 

@@ -142,8 +142,8 @@ impl OnStream<'_> {
     }
 
     /// Sends to each rank its part of `input`: the first `sent[0]` elements to rank 0, the next `sent[1]` to rank 1 and so on; and
-    /// writes what the ranks send here to `output` in the same way, `received[r]` elements of rank r. Parts without elements are
-    /// not transferred.
+    /// writes what the ranks send here to `output` in the same way, `received[r]` elements of rank r. Nothing is copied for
+    /// parts without elements, but their lengths are compared.
     ///
     /// # Errors
     /// [`Error::Length`] unless there is one count for each rank and the counts add up to the lengths; [`Error::Bootstrap`] with the mismatch
@@ -162,7 +162,6 @@ impl OnStream<'_> {
         self.check_counts("the output", received, output.len::<T>())?;
         let mut parts = self.divided::<T>(&input, sent, true);
         parts.extend(self.divided::<T>(&output, received, false));
-        parts.retain(|part| part.memory.as_slice().bytes > 0);
         self.post(Kind::AllToAllV(self.communicator.element_type(T::TYPE)))?;
         self.exchange::<T>("all_to_all_v", parts)
     }
