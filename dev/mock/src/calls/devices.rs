@@ -70,10 +70,13 @@ const OTHERS: [(c_int, c_int); 39] = [
     (116, 0),
 ];
 
-fn uuid_of(device: c_int) -> Result<u128, Code> {
+/// A `CUuuid`, which callers align as bytes.
+type Uuid = [u8; 16];
+
+fn uuid_of(device: c_int) -> Result<Uuid, Code> {
     let device = ordinal(device)?;
     called(device, "cuDeviceGetUuid")?;
-    Ok(u128::from(std::process::id()) << 32 | device as u128)
+    Ok((u128::from(std::process::id()) << 32 | device as u128).to_ne_bytes())
 }
 
 calls! {
@@ -119,9 +122,9 @@ calls! {
         }
     }
 
-    fn cuDeviceGetUuid(uuid: *mut u128, device: c_int) -> uuid { uuid_of(device) }
+    fn cuDeviceGetUuid(uuid: *mut Uuid, device: c_int) -> uuid { uuid_of(device) }
 
-    fn cuDeviceGetUuid_v2(uuid: *mut u128, device: c_int) -> uuid { uuid_of(device) }
+    fn cuDeviceGetUuid_v2(uuid: *mut Uuid, device: c_int) -> uuid { uuid_of(device) }
 
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> bytes {
         called(ordinal(device)?, "cuDeviceTotalMem")?;

@@ -231,6 +231,14 @@ static void threads_map_memory_of_one_size_at_once(void) {
   for (int i = 0; i < 4; ++i) pthread_join(threads[i], 0);
 }
 
+/// The identifier of a device has no alignment.
+static void identifiers_are_bytes(void) {
+  char odd[17] __attribute__((aligned(16))) = {0}, even[16] __attribute__((aligned(16))) = {0};
+  CU(cuDeviceGetUuid_v2, (char*, int), odd + 1, 1);
+  CU(cuDeviceGetUuid_v2, (char*, int), even, 1);
+  TRUE(memcmp(odd + 1, even, 16) == 0);
+}
+
 int main(void) {
   runtime = dlopen("libcudart.so.13", RTLD_NOW);
   if (!runtime) FAIL("%s", dlerror());
@@ -247,5 +255,6 @@ int main(void) {
   captures_include_joined_streams();
   errors_are_codes_with_texts();
   threads_map_memory_of_one_size_at_once();
+  identifiers_are_bytes();
   return failures != 0;
 }
