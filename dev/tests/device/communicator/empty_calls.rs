@@ -11,7 +11,7 @@ use mscclpp_exec::error::ErrorKind;
 use super::{group_options, in_threads};
 use crate::processes::{Job, machine_options};
 
-const CALLS: [&str; 11] = [
+const CALLS: [&str; 12] = [
     "all_reduce",
     "all_gather",
     "reduce_scatter",
@@ -23,6 +23,7 @@ const CALLS: [&str; 11] = [
     "scatter",
     "transfer",
     "transfer in a group",
+    "transfer in an exchange",
 ];
 
 /// Number of elements, of a rank or of each part, of a call with elements.
@@ -53,6 +54,12 @@ fn make(on: &OnStream<'_>, rank: u32, memory: &mut Memory, call: &str, len: usiz
         "scatter" => on.scatter(&two, &mut to, 1),
         "transfer" if rank == 0 => on.send(&one, 1),
         "transfer" => on.recv(&mut to, 0),
+        "transfer in an exchange" if rank == 0 => {
+            on.all_to_all_v(&one, &[0, len], &mut received.slice_mut(0..0).ok_or_else(inside)?, &[0, 0])
+        }
+        "transfer in an exchange" => {
+            on.all_to_all_v(&sent.slice(0..0).ok_or_else(inside)?, &[0, 0], &mut to, &[len, 0])
+        }
         _ => {
             let mut group = Group::new();
             if rank == 0 {

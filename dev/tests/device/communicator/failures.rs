@@ -157,22 +157,6 @@ pub(super) fn exchange_against_a_gather_is_reported(seed: u64) -> Result<(), Fai
     if found.iter().all(named) { Ok(()) } else { Err(format!("{found:?}").into()) }
 }
 
-/// A part without elements takes part in the comparison: its receiver would otherwise wait.
-pub(super) fn exchange_without_expected_elements_is_reported(seed: u64) -> Result<(), Failed> {
-    let fail = |comm: &Communicator, device: &Device| {
-        let stream = device.stream()?;
-        let on = comm.on(&stream);
-        let (sent, received) = if comm.rank() == 0 { ([1, 0], [1, 2]) } else { ([2, 1], [3, 1]) };
-        let input = DeviceVec::<f32>::new(device, sent.iter().sum())?;
-        let mut output = DeviceVec::<f32>::new(device, received.iter().sum())?;
-        let made = on.all_to_all_v(&input, &sent, &mut output, &received);
-        synchronized(&on, made)
-    };
-    let found = fails(seed, fail, |error| error.kind() == ErrorKind::Mismatch)?;
-    let named = |text: &String| text.contains("of 0 f32") && text.contains("of 3 f32");
-    if found.iter().all(named) { Ok(()) } else { Err(format!("{found:?}").into()) }
-}
-
 pub(super) fn rank_that_leaves_is_reported(seed: u64) -> Result<(), Failed> {
     let options = machine_options(seed, 0, false);
     let results = each_on(options, 2, 2, group_options(120), |comm, device| {
