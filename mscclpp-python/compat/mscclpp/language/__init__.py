@@ -5,7 +5,7 @@ Programs are recorded by the recorder of `mscclpp-rs` and checked by it: `to_jso
 """
 
 from mscclpp.language.utils import AlgoSpec, ReplicationPolicy  # isort: skip
-from mscclpp.language.channel import MemoryChannel, PortChannel, SwitchChannel
+from mscclpp.language.channel import Channel, MemoryChannel, PortChannel, SwitchChannel
 from mscclpp.language.collectives import (
     AllGather,
     AllReduce,
@@ -17,7 +17,7 @@ from mscclpp.language.collectives import (
 )
 from mscclpp.language.general import JSON
 from mscclpp.language.internal.types import BufferType, ChannelType, Chunk, ReduceOperationType, SyncType
-from mscclpp.language.loop import LoopIterationContext
+from mscclpp.language.loop import Loop, LoopIterationContext
 from mscclpp.language.program import CollectiveProgram
 from mscclpp.language.rank import BaseBuffer, Buffer, Rank, Semaphore
 from mscclpp.language.thread_block_group import ThreadBlockGroup
@@ -31,10 +31,12 @@ __all__ = [
     "BaseBuffer",
     "Buffer",
     "BufferType",
+    "Channel",
     "ChannelType",
     "Chunk",
     "Collective",
     "CollectiveProgram",
+    "Loop",
     "LoopIterationContext",
     "MemoryChannel",
     "PortChannel",

@@ -10,6 +10,7 @@ from mscclpp.language.channel import *
 from mscclpp.language.collectives import *
 from mscclpp.language.internal.globals import get_program, place, set_program
 from mscclpp.language.internal.types import BufferType, ChannelType, Chunk, ReduceOperationType, SyncType
+from mscclpp.language.loop import LoopIterationContext
 from mscclpp.language.rank import BaseBuffer, Semaphore, rank_number
 from mscclpp.language.utils import AlgoSpec, ReplicationPolicy
 from mscclpp_rs import Plan, PlanError
@@ -102,6 +103,8 @@ class CollectiveProgram:
             "tags": {} if tags is None else dict(tags),
         }
         self._recorder = Recorder(self._spec)
+        # The loop that is open.
+        self._loop: LoopIterationContext | None = None
         # The programs around this one, which may be entered again within itself.
         self._outer: list[CollectiveProgram | None] = []
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from mscclpp.language.internal.globals import find_program, get_program
 from mscclpp.language.internal.types import BufferType, Chunk, ReduceOperationType, SyncType
+from mscclpp.language.loop import InLoop, check_loop
 from mscclpp.language.thread_block_group import ThreadBlockGroup
 from mscclpp_rs import PlanError
 
@@ -51,22 +52,35 @@ def rank_number(program: CollectiveProgram, rank: object) -> int:
     return number
 
 
-def sync(data_sync: object) -> str:
+def sync_type(data_sync: object, sync: object = None) -> SyncType:
+    """Returns a synchronization: `sync`, the first name of `data_sync`, if it is given. Both may be names, such as "before"."""
+    given = data_sync if sync is None else sync
+    if isinstance(given, str) and given in SyncType.__members__:
+        return SyncType[given]
+    if not isinstance(given, SyncType):
+        raise TypeError(f"expected a SyncType as data_sync, such as SyncType.after, found {given!r}")
+    return given
+
+
+def constant(sync: SyncType) -> str:
     """Returns the recorder's constant of a synchronization."""
-    if not isinstance(data_sync, SyncType):
-        raise TypeError(f"expected a SyncType as data_sync, such as SyncType.after, found {data_sync!r}")
-    return f"BlockSync.{data_sync.name.capitalize()}"
+    return f"BlockSync.{sync.name.capitalize()}"
 
 
-def reduction(reduce_op: object) -> str:
-    """Returns the recorder's constant of a reduction."""
-    if not isinstance(reduce_op, ReduceOperationType):
-        raise TypeError(f"expected a ReduceOperationType as reduce_op, such as ReduceOperationType.sum, found {reduce_op!r}")
-    return f"ReduceOp.{reduce_op.name.capitalize()}"
+def reduction(reduce_op: object, op: object = None) -> str:
+    """Returns the recorder's constant of a reduction: `op`, the first name of `reduce_op`, if it is given. Both may be names."""
+    given = reduce_op if op is None else op
+    if isinstance(given, str) and given in ReduceOperationType.__members__:
+        given = ReduceOperationType[given]
+    if not isinstance(given, ReduceOperationType):
+        raise TypeError(f"expected a ReduceOperationType as reduce_op, such as ReduceOperationType.sum, found {given!r}")
+    return f"ReduceOp.{given.name.capitalize()}"
 
 
 def chunk_list(program: CollectiveProgram, chunks: object, parameter: str) -> list[Handle]:
-    """Returns the handles of several chunks."""
+    """Returns the handles of several chunks, or of one."""
+    if isinstance(chunks, Chunk):
+        chunks = [chunks]
     if not isinstance(chunks, Sequence):
         raise TypeError(f"expected a list of chunks as {parameter}, found {chunks!r}")
     return [program._chunk(chunk, parameter) for chunk in chunks]
@@ -81,6 +95,10 @@ def in_scratch(program: CollectiveProgram, chunk: object, call: str, parameter: 
             f"{chunk.rank}",
             "allocate scratch with `Buffer(rank, size)` and use a chunk of it",
         )
+
+
+# The recorder's constant of the usual reduction.
+SUM = reduction(ReduceOperationType.sum)
 
 
 @dataclass
@@ -102,58 +120,88 @@ class Rank:
         """Returns the buffer that receives the results."""
         return self._program.buffers[self.rank][BufferType.output]
 
-    def _move(self, method: str, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None, tb_group: ThreadBlockGroup | None) -> None:
+    def _move(
+        self, method: str, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None, tb_group: ThreadBlockGroup | None, loop: InLoop
+    ) -> None:
         program = self._program
+        check_loop(program, loop)
         dst, src = program._chunk(dst_chunk, "dst_chunk"), program._chunk(src_chunk, "src_chunk")
         program._call(self._handle, method, dst, src, blocks(program, tb, tb_group))
 
     def copy(
-        self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None
+        self,
+        dst_chunk: Chunk,
+        src_chunk: Chunk,
+        tb: int | None = None,
+        tb_group: ThreadBlockGroup | None = None,
+        **loop: Unpack[InLoop],
     ) -> None:
         """Copies a chunk of this rank to another one of this rank, of the same number of chunks."""
-        self._move("copy", dst_chunk, src_chunk, tb, tb_group)
+        self._move("copy", dst_chunk, src_chunk, tb, tb_group, loop)
 
     def unpack_packets(
-        self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None
+        self,
+        dst_chunk: Chunk,
+        src_chunk: Chunk,
+        tb: int | None = None,
+        tb_group: ThreadBlockGroup | None = None,
+        **loop: Unpack[InLoop],
     ) -> None:
         """Waits for packets in the rank's scratch, `src_chunk`, and stores their data."""
         in_scratch(self._program, src_chunk, "unpack_packets", "src_chunk")
-        self._move("unpack_packets", dst_chunk, src_chunk, tb, tb_group)
+        self._move("unpack_packets", dst_chunk, src_chunk, tb, tb_group, loop)
 
     def copy_packets(
-        self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None
+        self,
+        dst_chunk: Chunk,
+        src_chunk: Chunk,
+        tb: int | None = None,
+        tb_group: ThreadBlockGroup | None = None,
+        **loop: Unpack[InLoop],
     ) -> None:
         """Stores plain data as packets into the rank's scratch, `dst_chunk`."""
         in_scratch(self._program, dst_chunk, "copy_packets", "dst_chunk")
-        self._move("copy_packets", dst_chunk, src_chunk, tb, tb_group)
+        self._move("copy_packets", dst_chunk, src_chunk, tb, tb_group, loop)
 
     def reduce(
         self,
         src_chunk: Chunk,
-        other_chunks: Sequence[Chunk],
+        other_chunks: Sequence[Chunk] | Chunk,
         tb: int | None = None,
         tb_group: ThreadBlockGroup | None = None,
         dst_chunk: Chunk | None = None,
-        reduce_op: ReduceOperationType = ReduceOperationType.sum,
+        reduce_op: ReduceOperationType | str = ReduceOperationType.sum,
         packet: bool = False,
+        *,
+        op: ReduceOperationType | str | None = None,
+        **loop: Unpack[InLoop],
     ) -> None:
-        """Reduces `src_chunk` with other chunks of this rank, into `dst_chunk` or else into `src_chunk`.
+        """Reduces `src_chunk` with other chunks of this rank, or one, into `dst_chunk` or else into `src_chunk`.
 
         `packet`: the other chunks hold packets in scratch, for which the operation waits.
         """
         program = self._program
+        check_loop(program, loop)
         method = "reduce_packets" if packet else "reduce"
         if packet and isinstance(other_chunks, Sequence):
             for chunk in other_chunks:
                 in_scratch(program, chunk, "reduce", "other_chunks")
         src, others = program._chunk(src_chunk, "src_chunk"), chunk_list(program, other_chunks, "other_chunks")
         dst = None if dst_chunk is None else program._chunk(dst_chunk, "dst_chunk")
-        operation = reduction(reduce_op)
+        operation = reduction(reduce_op, op)
         recorded = program._call(self._handle, method, src, others, blocks(program, tb, tb_group))
         if dst is not None and dst_chunk != src_chunk:
             program._call(recorded, "to", dst)
-        if reduce_op is not ReduceOperationType.sum:
+        if operation != SUM:
             program._call(recorded, "op", operation)
+
+    @staticmethod
+    def Semaphore(rank: int, initial_value: int | None = None, *, size: int | None = None) -> Semaphore:
+        """Returns a semaphore of a rank, the first name of `Semaphore`. One with a `size`, of which programs release the units
+        before they take them, begins at 0."""
+        if (initial_value is None) == (size is None):
+            raise TypeError("expected initial_value or size, found both or neither")
+        return Semaphore(rank, 0 if initial_value is None else initial_value)
 
     def barrier(self, tb_list: Sequence[int]) -> None:
         """Synchronizes several thread blocks of this rank; with one, its threads."""
@@ -196,6 +244,11 @@ class BaseBuffer:
 class Buffer(BaseBuffer):
     """Scratch of a rank: `size` chunks after the rank's earlier allocations. One chunk is as long as one of the input."""
 
+    # The first names of `BufferType`.
+    input = BufferType.input
+    output = BufferType.output
+    scratch = BufferType.scratch
+
     def __init__(self, rank: int, size: int) -> None:
         program = get_program()
         owner = program._call(None, "rank", rank_number(program, rank))
@@ -214,19 +267,18 @@ class Semaphore:
         self.rank = rank
         self.initial_value = initial_value
 
-    def _record(self, method: str, tb: int, data_sync: SyncType) -> None:
-        where = sync(data_sync)
+    def _record(self, method: str, tb: int, where: SyncType) -> None:
         recorded = self._program._call(self._handle, method, block(tb))
-        if data_sync is not SyncType.both:
-            self._program._call(recorded, "sync", where)
+        if where is not SyncType.both:
+            self._program._call(recorded, "sync", constant(where))
 
-    def acquire(self, tb: int, data_sync: SyncType = SyncType.both) -> None:
+    def acquire(self, tb: int, data_sync: SyncType | str = SyncType.both, *, sync: SyncType | str | None = None) -> None:
         """Takes one unit, waiting until there is one."""
-        self._record("acquire", tb, data_sync)
+        self._record("acquire", tb, sync_type(data_sync, sync))
 
-    def release(self, tb: int, data_sync: SyncType = SyncType.both) -> None:
+    def release(self, tb: int, data_sync: SyncType | str = SyncType.both, *, sync: SyncType | str | None = None) -> None:
         """Returns one unit."""
-        self._record("release", tb, data_sync)
+        self._record("release", tb, sync_type(data_sync, sync))
 
 
 def _index(value: object) -> int:
