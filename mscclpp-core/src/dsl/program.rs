@@ -9,7 +9,7 @@ use super::rank::{Rank, Ranks};
 use super::recorder::{MAX_RANKS, Recorder};
 use super::switch::SwitchChannel;
 use super::value::POISON;
-use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::origin::SourceLocation;
 use crate::spec::AlgoSpec;
 use crate::trace::Trace;
@@ -51,6 +51,13 @@ impl Program {
     #[doc(hidden)]
     pub fn set_location(&self, location: Option<SourceLocation>) {
         self.recorder.borrow_mut().set_location(location);
+    }
+
+    /// Returns the location of the current call: the caller's, unless another one is set.
+    pub(crate) fn site(&self, caller: &'static Location<'static>) -> Site {
+        let mut recorder = self.recorder.borrow_mut();
+        recorder.set_caller_location(caller);
+        recorder.site()
     }
 
     /// Adds a finding of the caller to those of the program, in order.

@@ -6,7 +6,7 @@ use std::panic::Location;
 
 use super::chunk::ChunkRef;
 use crate::collective::Collective;
-use crate::diag::{Code, Diagnostic, Site};
+use crate::diag::{Code, Diagnostic};
 use crate::dsl::registry::{ChannelValue, SwitchValue};
 use crate::dsl::{BlockList, Program};
 use crate::origin::SourceLocation;
@@ -61,6 +61,12 @@ impl<'p> ProgramContext<'p> {
 
     pub(super) fn scale(&self) -> u32 {
         self.scale
+    }
+
+    /// Sets the source location of the following calls, instead of the caller's.
+    #[doc(hidden)]
+    pub fn set_location(&self, location: SourceLocation) {
+        self.program.set_location(Some(location));
     }
 
     /// Returns the number of ranks.
@@ -200,10 +206,10 @@ impl<'p> ProgramContext<'p> {
         switch
     }
 
-    /// Reports a finding at the caller's location.
+    /// Reports a finding at the location of the call.
     #[track_caller]
     pub(super) fn file(&self, code: Code, message: impl Into<String>, help: impl Into<String>) {
-        let site = Site::Source(SourceLocation::from(Location::caller()));
+        let site = self.program.site(Location::caller());
         self.program.report(Diagnostic::new(code, site, message).help(help));
     }
 }

@@ -4,6 +4,7 @@
 //! findings of a call are its exception, and reject the program.
 
 mod handle;
+mod lang;
 mod spec;
 mod value;
 
@@ -150,6 +151,14 @@ impl Recorder {
         let values = algorithm.arguments(given).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let recorded = py.detach(|| algorithm.record(spec, &values));
         let trace = recorded.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Self::at(Stage::Recorded(Arc::new(trace)), Vec::new()))
+    }
+
+    /// Records a program of the first generation of the language from its calls, in order.
+    #[staticmethod]
+    fn lang(py: Python<'_>, spec: &Bound<'_, PyDict>, calls: Vec<lang::Call>) -> PyResult<Self> {
+        let recorded = lang::program(spec)?.record(|context| lang::replay(context, &calls));
+        let trace = recorded.map_err(|found| rejected(py, "the program is invalid", found))?;
         Ok(Self::at(Stage::Recorded(Arc::new(trace)), Vec::new()))
     }
 

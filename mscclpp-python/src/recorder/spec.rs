@@ -10,7 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Reads a required entry.
-fn get<'py, T: FromPyObjectOwned<'py, Error: Into<PyErr>>>(spec: &Bound<'py, PyDict>, key: &str) -> PyResult<T> {
+pub(super) fn get<'py, T: FromPyObjectOwned<'py, Error: Into<PyErr>>>(
+    spec: &Bound<'py, PyDict>,
+    key: &str,
+) -> PyResult<T> {
     let Some(value) = spec.get_item(key)? else {
         return Err(PyTypeError::new_err(format!("the specification has no `{key}`")));
     };
@@ -19,6 +22,14 @@ fn get<'py, T: FromPyObjectOwned<'py, Error: Into<PyErr>>>(spec: &Bound<'py, PyD
         let found = value.repr().map_or_else(|_| "a value without text".to_owned(), |text| text.to_string());
         PyTypeError::new_err(format!("invalid `{key}`, found {found}: {}", error.value(spec.py())))
     })
+}
+
+pub(super) fn protocol(spec: &Bound<'_, PyDict>) -> PyResult<Protocol> {
+    match get::<String>(spec, "protocol")?.as_str() {
+        "Simple" => Ok(Protocol::Simple),
+        "LL" => Ok(Protocol::LL),
+        other => Err(PyValueError::new_err(format!("expected protocol Simple or LL, found {other}"))),
+    }
 }
 
 /// Returns the specification that a dictionary holds.
@@ -30,11 +41,6 @@ pub(super) fn specification(spec: &Bound<'_, PyDict>) -> PyResult<AlgoSpec> {
         // A collective that the caller names is one whose postconditions only the caller has.
         _ => CollectiveKind::Custom { input, output },
     });
-    let protocol = match get::<String>(spec, "protocol")?.as_str() {
-        "Simple" => Protocol::Simple,
-        "LL" => Protocol::LL,
-        other => return Err(PyValueError::new_err(format!("expected protocol Simple or LL, found {other}"))),
-    };
     let collective = Collective {
         chunk_factor: get(spec, "chunk_factor")?,
         in_place: get(spec, "in_place")?,
@@ -57,7 +63,7 @@ pub(super) fn specification(spec: &Bound<'_, PyDict>) -> PyResult<AlgoSpec> {
         num_ranks,
         ranks_per_node: get(spec, "ranks_per_node")?,
         instances: get(spec, "instances")?,
-        protocol,
+        protocol: protocol(spec)?,
         fuse: get(spec, "instr_fusion")?,
         auto_sync: get(spec, "auto_sync")?,
         replication: if get(spec, "replicate")? { Replication::Interleaved } else { Replication::None },

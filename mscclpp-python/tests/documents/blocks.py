@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = os.environ.get("MSCCLPP_SEEDS", "")
-_FENCE = re.compile(r"\s*```\s*(\S*)\s*$")
+_FENCE = re.compile(r"\s*```\s*(\S*)")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""MSCCLPPLang: programs are functions of chunks. `msccl.language.mscclpp` has its functions."""
