@@ -19,7 +19,7 @@ const VERSIONS: [(&str, &[Option<&str>]); 2] = [("2.15.0", &[None, Some("0")]), 
 
 /// Jobs, with their number of tests.
 const JOBS: [(&str, usize); 10] = [
-    ("kernels", 4),
+    ("kernels", 6),
     ("programs", 1),
     ("reductions", 13),
     ("gathers", 10),

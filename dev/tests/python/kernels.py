@@ -59,6 +59,27 @@ def ranges():
 
 
 @test
+def casts_of_all_types():
+    for source in (*REALS, *INTEGERS, torch.bool):
+        values = (torch.arange(20) % 7).to(source)
+        for dtype in (*REALS, *INTEGERS, torch.bool):
+            equal(values.to(DEVICE).to(dtype), values.to(dtype), f"{source} to {dtype}")
+
+
+@test
+def random_numbers_have_their_distribution():
+    for dtype in REALS:
+        normal = torch.empty(10000, dtype=dtype, device=DEVICE).normal_(3, 0.5).cpu().double()
+        assert abs(normal.mean() - 3) < 0.05 and abs(normal.std() - 0.5) < 0.05, f"{dtype}: {normal.mean()}, {normal.std()}"
+        uniform = torch.empty(10000, dtype=dtype, device=DEVICE).uniform_(2, 5).cpu().double()
+        assert 2 <= uniform.min() and uniform.max() <= 5 and abs(uniform.mean() - 3.5) < 0.05, f"{dtype}: {uniform.mean()}"
+    torch.manual_seed(7)
+    first = torch.randn(100, device=DEVICE).cpu()
+    torch.manual_seed(7)
+    assert torch.equal(first, torch.randn(100, device=DEVICE).cpu()), "the numbers of a seed"
+
+
+@test
 def maximum_with_nan():
     a = torch.tensor([1.0, float("nan"), 3.0])
     assert a.to(DEVICE).max().cpu().isnan() and a.to(DEVICE).min().cpu().isnan()

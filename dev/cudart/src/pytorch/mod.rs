@@ -4,23 +4,29 @@
 //!
 //! | module | kernels |
 //! |---|---|
+//! | `casts` | copies to another type |
 //! | `fills` | `zeros`, `ones`, `full`, `fill_` |
+//! | `randoms` | `randn`, `normal_`, `rand`, `uniform_` |
 //! | `ranges` | `arange` |
 //! | `elementwise` | sums, differences, products, quotients, comparisons |
 //! | `concatenations` | `cat`, `stack` |
 //! | `reductions` | `sum`, `max`, `min`, `all` |
 
+mod casts;
 mod concatenations;
 mod elementwise;
 mod fills;
 mod host;
 mod numbers;
+mod randoms;
 mod ranges;
 mod reductions;
 
 use std::ffi::c_void;
 
+use self::casts::Cast;
 use self::elementwise::Elementwise;
+use self::randoms::Randoms;
 use self::reductions::Reduction;
 use crate::error::{self, Code};
 
@@ -43,6 +49,10 @@ pub(crate) unsafe fn execute(
             fills::run(arguments, bytes, stream)
         } else if let Some(of_type) = ranges::element_type(name) {
             ranges::run(arguments, of_type, stream)
+        } else if let Some(randoms) = Randoms::of(name) {
+            randoms.run(arguments, stream)
+        } else if let Some(cast) = Cast::of(name) {
+            cast.run(arguments, stream)
         } else if let Some(elementwise) = Elementwise::of(name) {
             elementwise.run(arguments, stream)
         } else if let Some(bytes) = concatenations::element_bytes(name) {

@@ -107,6 +107,14 @@ impl Type {
         Some(Self::parse(ORDER.get(number)?)?.0)
     }
 
+    /// Returns the type of that number in PyTorch's list of types (`ScalarType`).
+    pub(super) fn numbered(number: u8) -> Option<Self> {
+        const ORDER: [&str; 16] =
+            ["h", "a", "s", "i", "l", "N3c104HalfE", "f", "d", "", "", "", "b", "", "", "", "N3c108BFloat16E"];
+        let name = ORDER.get(usize::from(number)).filter(|name| !name.is_empty())?;
+        Some(Self::parse(name)?.0)
+    }
+
     pub(super) fn read(&self, bytes: &[u8]) -> Vec<Number> {
         bytes.chunks_exact(self.bytes).map(self.read).collect()
     }
