@@ -38,7 +38,7 @@ def _check_version() -> None:
 _check_alone()
 _check_version()
 
-from mscclpp import default_algos, dsl, ext, language, plan, utils  # noqa: E402
+from mscclpp import comm, default_algos, dsl, ext, language, plan, utils  # noqa: E402
 from mscclpp._core.algorithm import Algorithm, AlgorithmBuilder, AlgorithmCollection  # noqa: E402
 from mscclpp._core.buffer import GpuBuffer, RawGpuBuffer  # noqa: E402
 from mscclpp._core.comm import CommGroup, Communicator, ExecutionPlan, Executor  # noqa: E402
@@ -77,6 +77,7 @@ __all__ = [
     "ReplicationPolicy",
     "Request",
     "__version__",
+    "comm",
     "compile",
     "compile_native",
     "default_algos",

@@ -19,12 +19,30 @@ pub(super) struct Environment {
     pub(super) cpus: Option<String>,
 }
 
-/// Returns the environments of all ranks that this launcher starts. `secret` is the given one, if there is one.
+/// What the launcher's own environment says about the job.
+#[derive(Default)]
+pub(super) struct Given {
+    /// `MSCCLPP_SECRET`.
+    pub(super) secret: Option<OsString>,
+    /// `MSCCLPP_MASTER_ADDR` and `MSCCLPP_MASTER_PORT`, if both are set: programs of MSCCL++ read them. A launcher sets one of them.
+    pub(super) meeting: Option<(String, String)>,
+}
+
+impl Given {
+    pub(super) fn from_env() -> Self {
+        let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let meeting = text("MSCCLPP_MASTER_ADDR").zip(text("MSCCLPP_MASTER_PORT"));
+        Self { secret: std::env::var_os("MSCCLPP_SECRET"), meeting }
+    }
+}
+
+/// Returns the environments of all ranks that this launcher starts. Variables that are given stay as they are, unless an option says
+/// something else.
 ///
 /// # Errors
 /// Those of [`LaunchArgs::layout`]; [`Error::Usage`] for an invalid secret, and for several launchers without one;
 /// [`Error::NoPort`] and [`Error::NoSecret`] if the system provides none.
-pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<Environment>> {
+pub(super) fn of_all(args: &LaunchArgs, given: Given) -> Result<Vec<Environment>> {
     let layout = args.layout()?;
     // Programs may have a rendezvous of their own at `MASTER_PORT`, as PyTorch has: ranks meet at another port then, if this launcher
     // chooses it.
@@ -35,7 +53,7 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
             (address, Some(other.port()), false)
         }
     };
-    let secret = match secret {
+    let secret = match given.secret {
         Some(text) => {
             let secret = text.to_string_lossy().parse::<Secret>();
             secret.map_err(|error| Error::Usage(format!("MSCCLPP_SECRET: {error}")))?
@@ -50,6 +68,11 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
         }
         None => Secret::random().map_err(|error| Error::NoSecret(error.to_string()))?,
     };
+    let own = (args.address.as_ref().map(ToString::to_string), port.map(|port| port.to_string()));
+    let (host_of_ranks, port_of_ranks) = match given.meeting.filter(|_| args.address.is_none()) {
+        Some((host, port)) => (Some(host), Some(port)),
+        None => own,
+    };
     let of = |index: u32| {
         let rank = layout.first + index;
         let local = index % layout.per_host;
@@ -63,8 +86,8 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
             ("MASTER_PORT", Some(address.port().to_string())),
             // The whole address with its interface, if it has one; an inherited variable would take precedence over
             // `MASTER_ADDR`.
-            ("MSCCLPP_MASTER_ADDR", args.address.as_ref().map(ToString::to_string)),
-            ("MSCCLPP_MASTER_PORT", port.map(|port| port.to_string())),
+            ("MSCCLPP_MASTER_ADDR", host_of_ranks.clone()),
+            ("MSCCLPP_MASTER_PORT", port_of_ranks.clone()),
             // How often this launcher has restarted the rank, which another launcher may have set.
             ("MSCCLPP_RESTART", None),
             ("MSCCLPP_SECRET", Some(secret.to_hex())),
@@ -108,7 +131,11 @@ mod tests {
     }
 
     fn environments(arguments: &str) -> Vec<BTreeMap<&'static str, String>> {
-        let all = of_all(&args(arguments), Some(SECRET.into())).unwrap();
+        with_meeting(arguments, None)
+    }
+
+    fn with_meeting(arguments: &str, meeting: Option<(String, String)>) -> Vec<BTreeMap<&'static str, String>> {
+        let all = of_all(&args(arguments), Given { secret: Some(SECRET.into()), meeting }).unwrap();
         let set =
             |one: Environment| one.variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         all.into_iter().map(set).collect()
@@ -117,7 +144,7 @@ mod tests {
     #[test]
     fn several_hosts_need_a_secret_and_one_gets_its_own() {
         let secret = |arguments: &str, given: Option<&str>| {
-            of_all(&args(arguments), given.map(OsString::from)).map(|all| {
+            of_all(&args(arguments), Given { secret: given.map(OsString::from), meeting: None }).map(|all| {
                 let [.., (name, value)] = &all[0].variables[..] else { panic!("no variables") };
                 assert_eq!(*name, "MSCCLPP_SECRET");
                 value.clone().unwrap()
@@ -160,6 +187,17 @@ mod tests {
         assert_ne!(all[0]["MASTER_PORT"], all[0]["MSCCLPP_MASTER_PORT"]);
         let given = environments("-n 2 --nodes 2 --node 1 --address 10.0.0.1:9 prog");
         assert_eq!((given[0]["MASTER_PORT"].as_str(), given[0].get("MSCCLPP_MASTER_PORT")), ("9", None));
+    }
+
+    #[test]
+    fn address_of_the_environment_stays_unless_an_option_has_another_one() {
+        let meeting = Some(("10.0.0.7".to_owned(), "29500".to_owned()));
+        let of = |arguments: &str| {
+            let all = with_meeting(arguments, meeting.clone());
+            [all[0].get("MSCCLPP_MASTER_ADDR").cloned(), all[0].get("MSCCLPP_MASTER_PORT").cloned()]
+        };
+        assert_eq!(of("-n 2 prog"), [Some("10.0.0.7".into()), Some("29500".into())]);
+        assert_eq!(of("-n 2 --address 10.0.0.1:9 prog"), [Some("10.0.0.1:9".into()), None]);
     }
 
     #[test]

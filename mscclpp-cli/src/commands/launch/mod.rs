@@ -20,7 +20,7 @@ use crate::args::{GuardArgs, LaunchArgs};
 use crate::error::{Error, Result};
 use crate::jobs::{self, Recorded};
 use crate::{exit, machine, output};
-use environment::Environment;
+use environment::{Environment, Given};
 use job::Job;
 
 /// Starts the ranks, forwards their output and signals, and waits until all have ended.
@@ -28,7 +28,7 @@ use job::Job;
 /// # Errors
 /// Those of [`of_all`](environment::of_all), [`Error::Signals`], and [`Error::Start`] if a rank cannot be started.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
-    let mut environments = environment::of_all(args, std::env::var_os("MSCCLPP_SECRET"))?;
+    let mut environments = environment::of_all(args, Given::from_env())?;
     if args.bind {
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         let processors = bind::processors(Path::new("/"), environments.len(), visible.as_deref());
@@ -55,7 +55,9 @@ fn record(args: &LaunchArgs, environment: Option<&Environment>) -> Option<Record
     let variables = &environment?.variables;
     let value = |name: &str| variables.iter().find(|(known, _)| *known == name)?.1.clone();
     let port = value("MSCCLPP_MASTER_PORT").or_else(|| value("MASTER_PORT"))?;
-    let address = Address::new(&value("MASTER_ADDR")?, port.parse().ok()?);
+    // With an interface and a port, if it has colons.
+    let host = value("MSCCLPP_MASTER_ADDR").filter(|host| !host.contains(':')).or_else(|| value("MASTER_ADDR"))?;
+    let address = Address::new(&host, port.parse().ok()?);
     let (secret, ranks) = (value("MSCCLPP_SECRET")?.parse().ok()?, value("WORLD_SIZE")?.parse().ok()?);
     let job = jobs::Job { pid: std::process::id(), address, secret, ranks, command: jobs::command_text(&args.command) };
     let recorded = jobs::record(&job);

@@ -1,0 +1,145 @@
+"""The blocks of the integration guides that make calls, as they stand, in the smallest frame that they need: a job of ranks on simulated
+devices, with `MSCCLPP_MASTER_ADDR` and `MSCCLPP_MASTER_PORT`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import torch
+import torch.distributed as dist
+from blocks import documents, read
+
+import mscclpp
+import mscclpp.utils as mscclpp_utils
+
+DOCUMENTS = {path.name[:3]: read(path) for path in documents()}
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def run(document: str, number: int, names: dict[str, Any]) -> dict[str, Any]:
+    return DOCUMENTS[document][number - 1].run(names)
+
+
+def netifaces() -> types.ModuleType:
+    """Returns a module with what the guide calls of netifaces: all addresses are those of the loopback interface."""
+    module = types.ModuleType("netifaces")
+    module.AF_INET = 2
+    module.interfaces = lambda: ["lo"]
+    module.ifaddresses = lambda interface: {2: [{"addr": "127.0.0.1"}]}
+    return module
+
+
+def join() -> mscclpp.CommGroup:
+    """Joins the job as 001:3 does."""
+    sys.modules.setdefault("netifaces", netifaces())
+    return run("001", 3, {"mscclpp": mscclpp})["init_communicator"]()
+
+
+def numbers(count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Returns small integers, which differ by rank."""
+    return (torch.arange(count) % 5 + RANK + 1).to(dtype)
+
+
+def is_sum(found: torch.Tensor) -> None:
+    expected = SIZE * (torch.arange(found.numel()) % 5) + SIZE * (SIZE + 1) // 2
+    torch.cuda.synchronize()
+    assert torch.equal(found.cpu().to(torch.int64).flatten(), expected), found
+
+
+def shared(count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Returns numbers in memory that ranks share."""
+    made = mscclpp.RawGpuBuffer(count * dtype.itemsize).to_dlpack(data_type=str(dtype))
+    tensor = torch.utils.dlpack.from_dlpack(made)
+    tensor.copy_(numbers(count, dtype))
+    return tensor
+
+
+def common() -> dict[str, Any]:
+    return {"mscclpp": mscclpp, "mscclpp_utils": mscclpp_utils, "torch": torch}
+
+
+def default_algorithms(comm: mscclpp.CommGroup) -> None:
+    names = run("001", 5, run("001", 4, common()))
+    custom = names["CustomizedComm"](comm)
+    for count in (1000, 1 << 19):
+        tensor = shared(count, torch.float32)
+        custom.all_reduce(tensor)
+        is_sum(tensor)
+
+
+def program_of_a_specification(comm: mscclpp.CommGroup) -> None:
+    names = run("001", 9, run("001", 8, run("001", 7, common())))
+    algorithm = names["setup_algorithm"](comm.my_rank, comm.nranks, comm.nranks_per_node)
+    custom = names["CustomizedComm"](comm, algorithm)
+    tensor = shared(1 << 18, torch.float32)
+    custom.all_reduce(tensor)
+    is_sum(tensor)
+
+
+def registered_plan(comm: mscclpp.CommGroup) -> None:
+    from mscclpp.dsl import presets
+
+    names = common() | {"mscclpp_comm": mscclpp.comm, "dtype_to_mscclpp_dtype": mscclpp_utils.torch_dtype_to_mscclpp_dtype}
+    names = run("000", 4, names)
+    names |= {"allreduce_nvls": presets.allreduce_nvls, "world_size": SIZE, "rank": RANK, "Dict": dict}
+    address, port = os.environ["MSCCLPP_MASTER_ADDR"], int(os.environ["MSCCLPP_MASTER_PORT"]) + 1
+    names["ifIpPortTrio"] = f"lo:{address}:{port}"
+    names = run("000", 5, names)
+    tensor = shared(1 << 19, torch.float32)
+    names["comm"].all_reduce(tensor)
+    is_sum(tensor)
+
+
+def plan_of_nccl(comm: mscclpp.CommGroup) -> None:
+    from mscclpp.dsl import presets
+
+    names = run("000", 7, {"allreduce_nvls": presets.allreduce_nvls, "world_size": SIZE})
+    tensor = numbers(1 << 19, torch.float32).cuda()
+    dist.all_reduce(tensor)
+    is_sum(tensor)
+    assert names["x"].shape == (12 << 20,)
+
+
+def tuning(comm: mscclpp.CommGroup) -> None:
+    names = run("001", 5, run("001", 4, common()))
+    names = run("001", 18, names)
+    for number in (19, 21, 22):
+        names = run("001", number, names)
+    custom = types.SimpleNamespace(comm=comm, rank=RANK, world_size=SIZE, scratch_buffer=names["tune_tensor"])
+    run("001", 20, names | {"self": custom})
+    # As its comment says, the example has the timing.
+    names["elapsed"] = float(1 + RANK)
+    bind = lambda name: types.MethodType(names[name], custom)  # noqa: E731
+    custom._run_algo, custom.get_tuned_config = bind("_run_algo"), bind("get_tuned_config")
+    custom.best_configs = {1024: (custom._algorithm_nvls_packet, 0, 0)}
+    custom.all_reduce = bind("all_reduce")
+    for count in (256, 3000):
+        tensor = shared(count, torch.float32)
+        custom.all_reduce(tensor)
+        is_sum(tensor)
+
+
+TESTS: list[Callable[[mscclpp.CommGroup], None]] = [
+    default_algorithms,
+    program_of_a_specification,
+    registered_plan,
+    plan_of_nccl,
+    tuning,
+]
+
+if __name__ == "__main__":
+    os.environ.setdefault("LOCAL_RANK", str(RANK))
+    comm = join()
+    chosen = sys.argv[1:]
+    for test in TESTS:
+        if not chosen or test.__name__ in chosen:
+            test(comm)
+            print("ok", test.__name__, flush=True)
+    comm.barrier()
