@@ -12,6 +12,7 @@ holds() {
     case "$1" in
     always) ;;
     no-plans) [ ! -d "${MSCCLPP_CONFORMANCE:-}" ] ;;
+    no-documents) [ ! -d "${MSCCLPP_SEEDS:-}" ] ;;
     no-examples) [ ! -d "${MSCCLPP_EXAMPLES:-}" ] ;;
     no-rustc-*) ! rustc --version | grep -q "^rustc ${1#no-rustc-}\." ;;
     no-device) ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1 ' ;;

@@ -126,20 +126,32 @@ def tuning(comm: mscclpp.CommGroup) -> None:
         is_sum(tensor)
 
 
-TESTS: list[Callable[[mscclpp.CommGroup], None]] = [
-    default_algorithms,
-    program_of_a_specification,
-    registered_plan,
-    plan_of_nccl,
-    tuning,
+def arguments_of_calls(comm: mscclpp.CommGroup) -> None:
+    names = run("001", 17, run("001", 16, common() | {"tensor": shared(1000, torch.float32)}))
+    tensor, output = names["tensor"], shared(1000, torch.float32)
+    algorithms = run("001", 4, common())["load_algorithms"](tensor, RANK)
+    names |= {"algorithm": next(one for one in algorithms if one.name == "default_allreduce_packet"), "mscclpp": mscclpp}
+    names |= {"comm": comm.communicator, "input_buffer": tensor.data_ptr(), "output_buffer": output.data_ptr()}
+    names |= {"input_size": tensor.nbytes, "output_size": output.nbytes, "dtype": names["mscclpp_dtype"]}
+    run("001", 15, names)
+    is_sum(output)
+
+
+# The names of the tests, and whether their blocks are for a node of eight ranks.
+TESTS: list[tuple[Callable[[mscclpp.CommGroup], None], bool]] = [
+    (default_algorithms, False),
+    (program_of_a_specification, False),
+    (arguments_of_calls, False),
+    (tuning, False),
+    (registered_plan, True),
+    (plan_of_nccl, True),
 ]
 
 if __name__ == "__main__":
     os.environ.setdefault("LOCAL_RANK", str(RANK))
     comm = join()
-    chosen = sys.argv[1:]
-    for test in TESTS:
-        if not chosen or test.__name__ in chosen:
-            test(comm)
-            print("ok", test.__name__, flush=True)
+    chosen = [test for test, is_of_eight in TESTS if is_of_eight == (SIZE == 8)]
+    for test in chosen:
+        test(comm)
     comm.barrier()
+    print(f"ok rank {RANK}: {', '.join(test.__name__ for test in chosen)}", flush=True)

@@ -21,6 +21,15 @@ const TIMEOUT: &str = "600";
 /// Where SGLang has its `pymscclpp.py`.
 const SGLANG: &str = "sglang/srt/distributed/device_communicators";
 
+/// Returns the folder of the reference system's documents.
+///
+/// # Errors
+/// The reason why there is none.
+pub(crate) fn documents() -> Result<PathBuf, String> {
+    let folder = std::env::var_os("MSCCLPP_SEEDS").map(|folder| sources().join("..").join(folder));
+    folder.filter(|folder| folder.is_dir()).ok_or_else(|| "MSCCLPP_SEEDS does not name the folder of the documents".into())
+}
+
 /// Returns the tests of jobs.
 pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -53,6 +62,14 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
     for name in EXAMPLES.into_iter().chain(ON_DEVICES) {
         let script = sources().join(format!("examples/{name}.py"));
         trials.push(on_devices(format!("example_{name}_on_simulated_devices"), &python, package, script, None, 2, 1));
+    }
+    for (ranks, is_repeated) in [(2, false), (8, true)] {
+        let name = format!("documents_of_{ranks}_ranks_run_on_simulated_devices");
+        let script = sources().join("tests/documents/devices.py");
+        let python = documents().and_then(|_| python.clone());
+        let trial = on_devices(name, &python, package, script, None, ranks, 1);
+        // That of eight ranks takes minutes.
+        trials.push(if is_repeated { trial.with_ignored_flag(true) } else { trial });
     }
     let client = installed("python-client.sh", "sglang");
     if let Err(reason) = &client {

@@ -23,8 +23,10 @@ pub(crate) fn folder() -> Result<PathBuf, String> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
-    link_files(&sources().join("compat/mscclpp"), &folder.join("mscclpp"))
-        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    for name in ["mscclpp", "msccl"] {
+        link_files(&sources().join("compat").join(name), &folder.join(name))
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
     Ok(folder)
 }
 

@@ -9,7 +9,7 @@ use crate::jobs;
 use crate::package::{folder, sources};
 
 /// Scripts of unit tests in `tests/python`, with their minimum number of tests.
-const UNIT_TESTS: [(&str, usize); 4] = [("language", 45), ("plans", 33), ("compat", 19), ("launch", 7)];
+const UNIT_TESTS: [(&str, usize); 5] = [("language", 45), ("early", 7), ("plans", 33), ("compat", 19), ("launch", 7)];
 
 /// Versions of PyTorch.
 pub(crate) const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
@@ -33,6 +33,7 @@ pub(crate) fn tests(is_list: bool) -> Vec<Trial> {
     }
     // With the wheel of NVRTC, which comes with PyTorch.
     trials.push(with_pytorch(&package, VERSIONS[0], "compat", 19));
+    trials.push(programs_of_documents(&package));
     trials.push(reference_programs(&package));
     trials.extend(jobs::tests(&package));
     trials.push(Trial::test("both_distributions_have_one_version", versions_are_equal));
@@ -123,6 +124,18 @@ fn with_pytorch(
     let test = move || run_tests(&python?, &package?, &path, expected);
     Trial::test(format!("python_{script}_behaves_as_documented_with_pytorch_{version}"), test)
         .with_ignored_flag(is_ignored)
+}
+
+/// Records and runs the programs of the reference system's documents.
+fn programs_of_documents(package: &Result<PathBuf, String>) -> Trial {
+    let documents = jobs::documents();
+    if let Err(reason) = &documents {
+        println!("tests of the documents are ignored: {reason}");
+    }
+    let (is_ignored, package) = (documents.is_err(), package.clone());
+    let path = sources().join("tests/documents/programs.py");
+    let test = move || run_tests("python3".as_ref(), &package?, &path, 11);
+    Trial::test("python_programs_of_documents_are_recorded", test).with_ignored_flag(is_ignored)
 }
 
 /// Compares the plans of the reference's own programs with those of the reference.

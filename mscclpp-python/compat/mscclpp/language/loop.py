@@ -60,6 +60,9 @@ class InLoop(TypedDict, total=False):
 
 
 def check_loop(program: CollectiveProgram, named: InLoop) -> None:
-    """Raises `ValueError` unless the loop that an operation names, if it does, is the one that it is in."""
+    """Raises `ValueError` unless the loop that an operation names, if it does, is the one that it is in, `TypeError` for other keywords."""
+    for name in named:
+        if name != "iter_context":
+            raise TypeError(f"found an unexpected keyword argument '{name}'")
     if "iter_context" in named and named["iter_context"] is not program._loop:
         raise ValueError("expected the loop that the operation is in as iter_context, found another one, or none is open")
