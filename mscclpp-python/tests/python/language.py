@@ -314,7 +314,7 @@ class Operations(Fragment):
             lambda: self.channel.signal(),
             lambda: self.channel.signal(tb=None),
             lambda: self.channel.signal(tb="0"),
-            lambda: self.channel.signal(tb=0, data_sync="before"),
+            lambda: self.channel.signal(tb=0, data_sync="sometimes"),
             lambda: self.channel.signal(tb=0, relax=True),
             lambda: self.channel.put(self.remote, self.input, tb=0),
             lambda: self.channel.put(self.remote[0:1], None, tb=0),
