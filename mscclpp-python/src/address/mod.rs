@@ -185,6 +185,12 @@ impl AddressCommunicator {
         Self::new(py, |options| Communicator::join(&id, rank, size, options))
     }
 
+    /// Joins the job of the environment: that of torchrun, `mpirun`, `srun` or `mscclpp launch`.
+    #[staticmethod]
+    fn from_env(py: Python<'_>) -> PyResult<Self> {
+        Self::new(py, |_| Communicator::from_env())
+    }
+
     /// Joins the job of `size` ranks as `rank`; rank 0 listens at `host` and `port`. The secret is that of
     /// `MSCCLPP_SECRET`, if that is set, or else derived from the address: then any process that reaches it may join.
     #[staticmethod]

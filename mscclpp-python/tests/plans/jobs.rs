@@ -27,7 +27,9 @@ const SGLANG: &str = "sglang/srt/distributed/device_communicators";
 /// The reason why there is none.
 pub(crate) fn documents() -> Result<PathBuf, String> {
     let folder = std::env::var_os("MSCCLPP_SEEDS").map(|folder| sources().join("..").join(folder));
-    folder.filter(|folder| folder.is_dir()).ok_or_else(|| "MSCCLPP_SEEDS does not name the folder of the documents".into())
+    folder
+        .filter(|folder| folder.is_dir())
+        .ok_or_else(|| "MSCCLPP_SEEDS does not name the folder of the documents".into())
 }
 
 /// Returns the tests of jobs.

@@ -36,7 +36,7 @@ def checked(comm: object) -> Communicator:
 
 
 class CommGroup:
-    """Connects the ranks of a job. One of three arguments says how:
+    """Connects the ranks of a job: that of the environment (torchrun, `mpirun`, `srun`), unless one of three arguments says how:
 
     `torch_group`: a process group of PyTorch on the CPU, such as one of gloo, over which ranks learn rank 0's address.
     `mpi_comm`: a communicator of mpi4py, in the same way. `interfaceIpPortTrio`: `interface:ip:port` or `ip:port` of rank
@@ -55,9 +55,11 @@ class CommGroup:
         size: int | None = None,
     ) -> None:
         given = [mpi_comm is not None, torch_group is not None, interfaceIpPortTrio != ""]
-        if given.count(True) != 1:
-            raise ValueError("expected one of mpi_comm, torch_group and interfaceIpPortTrio")
-        if mpi_comm is not None:
+        if given.count(True) > 1:
+            raise ValueError("expected one of mpi_comm, torch_group and interfaceIpPortTrio, or none")
+        if not any(given):
+            native = AddressCommunicator.from_env()
+        elif mpi_comm is not None:
             native = _over_mpi(mpi_comm)
         elif torch_group is not None:
             native = _over_torch(torch_group)
