@@ -39,6 +39,7 @@ _check_alone()
 _check_version()
 
 from mscclpp import comm, default_algos, dsl, ext, language, plan, utils  # noqa: E402
+from mscclpp._left_out import why as _why  # noqa: E402
 from mscclpp._core.algorithm import Algorithm, AlgorithmBuilder, AlgorithmCollection  # noqa: E402
 from mscclpp._core.buffer import GpuBuffer, RawGpuBuffer  # noqa: E402
 from mscclpp._core.comm import CommGroup, Communicator, ExecutionPlan, Executor  # noqa: E402
@@ -89,3 +90,7 @@ __all__ = [
     "utils",
     "version",
 ]
+
+
+def __getattr__(name: str) -> object:
+    raise AttributeError(_why(__name__, name))

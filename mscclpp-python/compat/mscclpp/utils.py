@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mscclpp._core.types import DataType, ReduceOp
+from mscclpp._left_out import why
 
 __all__ = ["is_torch_tensor", "torch_dtype_to_mscclpp_dtype", "torch_op_to_mscclpp_op"]
 
@@ -33,3 +34,7 @@ def torch_op_to_mscclpp_op(op: Any) -> ReduceOp:
     if op not in known:
         raise ValueError(f"expected ReduceOp.SUM or ReduceOp.MIN, found {op}")
     return known[op]
+
+
+def __getattr__(name: str) -> object:
+    raise AttributeError(why(__name__, name))

@@ -40,11 +40,21 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
         let example = |name: &str| sources().join(format!("examples/{name}.py"));
         for name in EXAMPLES {
             let of = format!("example_{name}_on_the_cpu_with_pytorch_{version}");
-            trials.push(on_cpu(of, &python, package, example(name), 2));
+            trials.push(on_cpu(of, &python, package, example(name), &[], 2));
         }
+        let of = format!("example_executor_test_on_the_cpu_with_pytorch_{version}");
+        let options = [
+            "-path",
+            &sources().join("../mscclpp-core/filetests/operations/get.plan").to_string_lossy(),
+            "--size",
+            "64K",
+            "--in_place",
+        ]
+        .map(String::from);
+        trials.push(on_cpu(of, &python, package, example("executor_test"), &options, 2));
         for ranks in [2, 4] {
             let of = format!("example_tensor_parallel_of_{ranks}_ranks_with_pytorch_{version}");
-            trials.push(on_cpu(of, &python, package, example("tensor_parallel"), ranks));
+            trials.push(on_cpu(of, &python, package, example("tensor_parallel"), &[], ranks));
         }
         for ranks in [2, 3] {
             let script = sources().join("tests/python/calls.py");
@@ -53,6 +63,7 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
                 &python,
                 package,
                 script,
+                &[],
                 ranks,
             ));
         }
@@ -106,9 +117,11 @@ fn on_cpu(
     python: &Result<PathBuf, String>,
     package: &Result<PathBuf, String>,
     script: PathBuf,
+    arguments: &[String],
     ranks: usize,
 ) -> Trial {
     let (is_ignored, python, package) = (python.is_err(), python.clone(), package.clone());
+    let arguments = arguments.to_vec();
     let test = move || {
         let (python, package) = (python?, package?);
         let (first, second) = (Port::new(), Port::new());
@@ -117,6 +130,7 @@ fn on_cpu(
             Command::new("timeout")
                 .arg(TIMEOUT)
                 .args([&python, &script])
+                .args(&arguments)
                 .env("PYTHONPATH", &package)
                 .env("PYTHONDONTWRITEBYTECODE", "1")
                 .env("OMP_NUM_THREADS", "1")
@@ -194,11 +208,11 @@ fn text(output: &Output) -> String {
 
 /// Returns whether there is a script of an example that no test runs.
 pub(crate) fn examples_are_run() -> Result<(), Failed> {
-    let shared = ["job", "programs", "tensor_parallel"];
+    let others = ["job", "programs", "tensor_parallel", "executor_test"];
     for entry in Path::new(&sources().join("examples")).read_dir()? {
         let path = entry?.path();
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_known = EXAMPLES.contains(&name) || ON_DEVICES.contains(&name) || shared.contains(&name);
+        let is_known = EXAMPLES.contains(&name) || ON_DEVICES.contains(&name) || others.contains(&name);
         if path.extension().is_some_and(|extension| extension == "py") && !is_known {
             return Err(format!("no test runs {}", path.display()).into());
         }

@@ -264,5 +264,28 @@ class Selection(unittest.TestCase):
             collection.register_algorithm("allreduce", "swap", algo)
 
 
+class Names(unittest.TestCase):
+    def test_names_that_are_left_out_say_what_to_use_instead(self) -> None:
+        for module, name, instead in [
+            (mscclpp, "ProxyService", "CommGroup"),
+            (mscclpp, "npkit", "mscclpp status"),
+            (mscclpp.utils, "KernelBuilder", "compile_native"),
+        ]:
+            with self.assertRaisesRegex(AttributeError, instead):
+                getattr(module, name)
+        with self.assertRaisesRegex(AttributeError, "no attribute 'nothing'$"):
+            mscclpp.nothing  # noqa: B018
+
+    def test_modules_of_default_algorithms_have_their_functions(self) -> None:
+        from mscclpp.comm import CommGroup
+        from mscclpp.default_algos.allreduce_multi_nodes import allreduce_multi_nodes as of_module
+        from mscclpp.dsl import presets
+
+        self.assertIs(of_module, allreduce_multi_nodes)
+        self.assertIs(CommGroup, mscclpp.CommGroup)
+        handle = jit.compile(presets.allreduce_nvls, "nvls", "allreduce", 4, 4, instances=2, tags={"nvls"})
+        self.assertEqual((handle.tags, handle.plan.collective), ({"nvls": 1}, "allreduce"))
+
+
 if __name__ == "__main__":
     unittest.main()
