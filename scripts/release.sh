@@ -3,9 +3,9 @@
 #
 # Usage: MSCCLPP_CONFORMANCE=FOLDER scripts/release.sh [--publish]
 #
-# A rehearsal runs .ci/run, scripts/full.sh (an interrupted run continues), the dry run of `cargo publish`, and builds the wheels for
-# x86-64 and aarch64, of which that for this machine is installed and makes a call. With --publish the crates go to crates.io, the wheels to
-# PyPI (`MATURIN_PYPI_TOKEN`), and the commit gets a tag, which is not pushed; crates that were published before are passed over. What
+# A rehearsal runs .ci/run, scripts/full.sh (an interrupted run continues), the dry run of `cargo publish`, and builds and tries the
+# wheels for x86-64 and aarch64. With --publish the crates go to crates.io, the wheels to
+# PyPI (`MATURIN_PYPI_TOKEN`), and the commit gets a tag, which is not pushed. What
 # needs a device, scripts/gpu.sh, has to be run beforehand.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,9 +33,7 @@ tools=${CARGO_TARGET_DIR:-target}/wheel-tools
 [ -x "$tools/bin/maturin" ] || { python3 -m venv "$tools" && "$tools/bin/pip" install --quiet maturin==1.16.0 ziglang==0.17.1; }
 PATH=$(realpath "$tools")/bin:$PATH scripts/wheels.sh x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
 ls -l "$wheels"/*"$version"*.whl
-python3 -m venv --clear "$tools/installed"
-"$tools/installed/bin/pip" install --quiet --no-index --find-links "$wheels" "mscclpp-rs==$version"
-"$tools/installed/bin/python" -m mscclpp_rs --version
+scripts/wheels-check.sh
 
 [ -n "$publish" ] || exit 0
 cargo publish --workspace
