@@ -160,17 +160,7 @@ impl Algorithm {
     /// # Errors
     /// As [`load`](Self::load), except those of checks that the options disable.
     pub fn load_with_options(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, LoadError> {
-        let path = path.as_ref();
-        let bytes = mscclpp_base::file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
-            ErrorKind::FileTooLarge => LoadError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
-            _ => LoadError::Read { path: path.to_owned(), source },
-        })?;
-        let (plan, warnings) = Plan::load_with_options(&bytes, options)
-            .map_err(|findings| LoadError::NotAPlan { path: path.to_owned(), findings })?;
-        for warning in warnings {
-            log::warn!("{}: {warning}", path.display());
-        }
-        Ok(Self::plan(plan))
+        load(path.as_ref(), options).map(Self::plan)
     }
 
     fn of_plans(name: &str, collective: CollectiveKind, plans: Vec<Plan>) -> Self {
@@ -435,13 +425,27 @@ impl Algorithm {
     }
 }
 
+/// Reads and checks a plan file. Warnings are logged.
+pub(super) fn load(path: &Path, options: &LoadOptions) -> Result<Plan, LoadError> {
+    let bytes = mscclpp_base::file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
+        ErrorKind::FileTooLarge => LoadError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
+        _ => LoadError::Read { path: path.to_owned(), source },
+    })?;
+    let (plan, warnings) = Plan::load_with_options(&bytes, options)
+        .map_err(|findings| LoadError::NotAPlan { path: path.to_owned(), findings })?;
+    for warning in warnings {
+        log::warn!("{}: {warning}", path.display());
+    }
+    Ok(plan)
+}
+
 /// Returns the largest number of thread blocks of a rank.
 pub(super) fn num_blocks(plan: &Plan) -> u32 {
     plan.ranks().map(|rank| rank.blocks().count() as u32).max().unwrap_or(0)
 }
 
 /// Returns the message of a panic.
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
+pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no panic message").to_owned()
 }

@@ -11,10 +11,17 @@
 //! Each plan is checked as every plan is. It serves the calls that it is for: its collective, ranks, nodes, mode, root, sizes and
 //! reduction; of several the first.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
-use super::algorithm::Algorithm;
+use mscclpp_core::check::LoadOptions;
+use mscclpp_core::plan::Plan;
+
+use super::algorithm::{Algorithm, load};
+use super::defaults::Defaults;
 use super::error::LoadError;
 use super::order::OrderPolicy;
 use super::plan_file::PlanFile;
@@ -68,14 +75,25 @@ impl From<EnvironmentError> for Error {
 }
 
 impl Registry {
-    /// Creates a registry of the built-in algorithms, with the plans and the tuning table that the environment names: `MSCCLPP_PLANS`,
-    /// `MSCCLPP_CACHE_DIR`, `MSCCLPP_PLANS_STRICT`, `MSCCLPP_TUNING_TABLE`.
+    /// Creates a registry of the built-in algorithms, with the plans that the process has [registered](crate::defaults), and the plans and
+    /// the tuning table that the environment names: `MSCCLPP_PLANS`, `MSCCLPP_CACHE_DIR`, `MSCCLPP_PLANS_STRICT`, `MSCCLPP_TUNING_TABLE`.
     ///
     /// # Errors
     /// [`EnvironmentError`], also for `MSCCLPP_ORDER`, which calls follow whatever their registry.
     pub fn from_env() -> Result<Self, EnvironmentError> {
+        Self::with_defaults(&Defaults::current())
+    }
+
+    /// Creates a registry as [`from_env`](Self::from_env) does, with what was set in the process at another time.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    #[doc(hidden)]
+    pub fn with_defaults(defaults: &Defaults) -> Result<Self, EnvironmentError> {
         OrderPolicy::from_env()?;
         let mut registry = Self::builtin();
+        // Their names are different from each other and from those of built-in algorithms.
+        defaults.algorithms().for_each(|algorithm| _ = registry.add(algorithm));
         if let Some(path) = variable(TABLE_VARIABLE) {
             registry.set_table(Some(TuningTable::load(PathBuf::from(path))?));
         }
@@ -112,7 +130,7 @@ impl Registry {
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(String, &'static str), String> {
-        let algorithm = Algorithm::load(path).map_err(|error| reason(&error))?;
+        let algorithm = Algorithm::plan(checked(path)?);
         let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         // Several files may have plans of one name.
         let mut name = algorithm.name().to_owned();
@@ -127,6 +145,31 @@ impl Registry {
         self.add(algorithm.with_name(name.clone())).map_err(|error| error.to_string())?;
         Ok((name, collective))
     }
+}
+
+/// A plan file that was checked: when it was changed, its length, and the plan or why it cannot be used.
+type CheckedFile = ((SystemTime, u64), Result<Plan, String>);
+
+/// Returns the plan of a file, or why it cannot be used. A file is checked again only when the time of its last change or its length has
+/// changed: each new communicator reads it.
+fn checked(path: &Path) -> Result<Plan, String> {
+    static CHECKED: Mutex<BTreeMap<PathBuf, CheckedFile>> = Mutex::new(BTreeMap::new());
+    let lock = || CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = std::fs::metadata(path).and_then(|data| Ok((data.modified()?, data.len()))).ok();
+    if let Some((of, result)) = lock().get(path)
+        && Some(*of) == state
+    {
+        return result.clone();
+    }
+    let result = load(path, &LoadOptions::default()).map_err(|error| reason(&error));
+    if let Some(state) = state {
+        let mut files = lock();
+        if files.len() >= MAX_FILES {
+            files.clear();
+        }
+        files.insert(path.to_owned(), (state, result.clone()));
+    }
+    result
 }
 
 /// Returns why a file cannot be used, in one line: the caller names it, and the command lists all findings.

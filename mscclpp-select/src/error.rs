@@ -133,6 +133,20 @@ pub enum RegistryError {
         /// The name.
         name: String,
     },
+    /// A name that messages cannot show.
+    #[error("a plan of the name {name:?}: expected 1 to 100 bytes without control characters and backticks")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// No call makes the collective.
+    #[error("plan `{name}` is of the collective {collective}, which no call makes")]
+    Collective {
+        /// The plan.
+        name: String,
+        /// Its collective.
+        collective: &'static str,
+    },
 }
 
 /// Why no algorithm is selected for a request.

@@ -10,6 +10,7 @@ mod algorithm;
 mod choice;
 mod constraints;
 mod decided_by;
+pub mod defaults;
 mod dividing;
 mod environment;
 mod error;

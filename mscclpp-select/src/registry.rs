@@ -370,20 +370,38 @@ impl Registry {
         decision
     }
 
-    /// Returns the decision for a given choice.
+    /// Returns the decision for a choice of the caller's.
     ///
     /// # Errors
-    /// [`SelectError::BadChoice`] if there is no such algorithm, or it does not serve the request.
+    /// As [`decision_by`](Self::decision_by).
     #[doc(hidden)]
     pub fn decision(&self, request: &Request, choice: &Choice) -> Result<Decision, SelectError> {
-        let found = self.of_collective(request).find(|algorithm| algorithm.name() == choice.name);
-        let bad = |why| {
+        self.decision_by(request, choice, DecidedBy::Forced)
+    }
+
+    /// Returns the decision for a choice of the caller's or of the selector's.
+    ///
+    /// # Errors
+    /// [`SelectError::BadChoice`] if there is no such algorithm, with those that there are, or it does not serve the request.
+    #[doc(hidden)]
+    pub fn decision_by(&self, request: &Request, choice: &Choice, by: DecidedBy) -> Result<Decision, SelectError> {
+        let bad = |reason| {
             let (name, request) = (choice.name.clone(), request.to_string());
-            SelectError::BadChoice { by: "caller", name, request, reason: why }
+            SelectError::BadChoice {
+                by: if by == DecidedBy::Selector { "selector" } else { "caller" },
+                name,
+                request,
+                reason,
+            }
         };
-        let algorithm = found.ok_or_else(|| bad(missing(request)))?;
+        let found = self.of_collective(request).find(|algorithm| algorithm.name() == choice.name);
+        let algorithm = found.ok_or_else(|| {
+            let eligible = self.of_collective(request).filter(|algorithm| algorithm.check_request(request).is_ok());
+            let names: Vec<_> = eligible.map(|algorithm| format!("`{}`", algorithm.name())).collect();
+            bad(format!("{}; those that serve it: {}", missing(request), names.join(", ")))
+        })?;
         algorithm.check_request(request).map_err(|rejection| bad(format!("it {rejection}")))?;
-        Ok(Decision { algorithm: Arc::clone(algorithm), config: choice.config.clone(), decided_by: DecidedBy::Forced })
+        Ok(Decision { algorithm: Arc::clone(algorithm), config: choice.config.clone(), decided_by: by })
     }
 
     /// Returns the decision for a choice; `None` if the choice cannot be used.

@@ -153,6 +153,17 @@ impl Request {
         message
     }
 
+    /// Returns the bytes of a rank's input and output.
+    #[doc(hidden)]
+    pub fn input_and_output_bytes(&self) -> [u64; 2] {
+        let part = self.bytes / u64::from(self.num_ranks.max(1));
+        match self.collective {
+            CollectiveKind::AllGather => [part, self.bytes],
+            CollectiveKind::ReduceScatter => [self.bytes, part],
+            _ => [self.bytes; 2],
+        }
+    }
+
     /// Returns the request with its size rounded up to a power of two: requests of one class mostly have the same
     /// decision.
     #[must_use]

@@ -358,7 +358,7 @@ pub enum Error {
         /// Why not.
         message: String,
     },
-    /// The function of a native algorithm returned an error.
+    /// A function of the program, that of a native algorithm or the selector, returned an error.
     #[error("rank {rank}, {request}: {message}")]
     NativeAlgorithm {
         /// This rank.

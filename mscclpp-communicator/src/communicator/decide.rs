@@ -1,26 +1,20 @@
 //! Decides how a request is served.
 
-use std::sync::Arc;
-
-use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 
+use super::Communicator;
+use super::forced::Forced;
 use mscclpp_base::error::Error;
-use mscclpp_select::{Algorithm, Choice, Decision, Registry, Request};
+use mscclpp_select::{Choice, Decision, Registry, Request, defaults};
 
-/// Selects the algorithm for a request of `rank`. `forced`: the algorithm that serves all requests of a collective.
+/// Selects the algorithm for a request of `rank`. `forced`: the choices of the caller and of the selector.
 ///
 /// # Errors
 /// [`Error::Select`].
-pub(super) fn select(
-    registry: &Registry,
-    forced: Option<&(CollectiveKind, Choice)>,
-    request: &Request,
-    rank: u32,
-) -> Result<Decision, Error> {
-    let decision = match forced {
-        Some((kind, choice)) if *kind == request.collective => registry.decision(request, choice),
-        _ => registry.select(request),
+pub(super) fn select(registry: &Registry, forced: &Forced, request: &Request, rank: u32) -> Result<Decision, Error> {
+    let decision = match forced.choice(request) {
+        Some((choice, by)) => registry.decision_by(request, choice, by),
+        None => registry.select(request),
     };
     decision.map_err(|why| why.of_call(rank))
 }
@@ -31,14 +25,47 @@ pub(super) fn select(
 /// [`Error::Select`], [`Error::NoPlan`].
 pub(super) fn decide(
     registry: &Registry,
-    forced: Option<&(CollectiveKind, Choice)>,
+    forced: &Forced,
     request: &Request,
     rank: u32,
-) -> Result<(Arc<Algorithm>, Option<Plan>), Error> {
+) -> Result<(Decision, Option<Plan>), Error> {
     let decision = select(registry, forced, request, rank)?;
     if !decision.algorithm.has_plans() {
-        return Ok((decision.algorithm, None));
+        return Ok((decision, None));
     }
     let plan = registry.plan(request, &decision).map_err(|why| why.of_call(rank, request))?;
-    Ok((decision.algorithm, Some(plan)))
+    Ok((decision, Some(plan)))
+}
+
+impl Communicator {
+    /// Asks the selector of the process about a call, unless there is none, the caller has chosen, or the call needs no algorithm.
+    ///
+    /// # Errors
+    /// [`Error::NativeAlgorithm`] with the selector's error, of which the other ranks do not know yet; those of
+    /// [`registry`](Self::registry).
+    pub(super) fn ask_selector(
+        &self,
+        forced: &Forced,
+        request: &Request,
+        is_captured: bool,
+    ) -> Result<Option<Choice>, Error> {
+        let is_asked = defaults::has_selector()
+            && !self.inner.is_pair
+            && request.bytes > 0
+            && request.num_ranks > 1
+            && !forced.is_forced(request.collective);
+        if !is_asked {
+            return Ok(None);
+        }
+        let registry = {
+            // The first call compares the registries of all ranks, which is a part of this call.
+            let _part = self.enter_call(|| self.describe(request));
+            self.registry()?
+        };
+        defaults::ask(&registry, request, is_captured).map_err(|error| Error::NativeAlgorithm {
+            rank: self.rank(),
+            request: self.describe(request),
+            message: format!("the selector failed: {error}"),
+        })
+    }
 }

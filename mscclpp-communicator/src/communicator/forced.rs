@@ -1,52 +1,93 @@
-//! The algorithm that serves all calls of a collective, if one was set.
+//! The algorithm that serves a call, if the caller has set one for its collective, or the selector has returned one.
 
 use mscclpp_core::collective::CollectiveKind;
 
-use mscclpp_select::{Choice, Request};
+use mscclpp_select::{Choice, DecidedBy, Request};
 
-/// Maximum number of choices whose preparations are kept. All ranks forget the same ones.
+/// Maximum number of choices that are known. All ranks forget the same ones.
 const MAX_CHOICES: usize = 256;
 
-/// The choice that was set, and those before it, whose preparations are kept: a program may set an algorithm before each call, also in a
-/// capture, where nothing can be freed.
+/// The choices of the caller and of the selector so far, whose preparations are kept: a program may set an algorithm before each call, also
+/// in a capture, where nothing can be freed.
 #[derive(Default)]
 pub(in crate::communicator) struct Forced {
-    known: Vec<(CollectiveKind, Choice)>,
-    /// Index of the current one among them.
-    current: Option<usize>,
+    known: Vec<Known>,
+    /// Number of choices so far, those that are forgotten included.
+    count: Variant,
+    /// The caller's choice.
+    current: Option<Variant>,
+    /// The selector's choice for the current call.
+    selected: Option<Variant>,
+}
+
+struct Known {
+    variant: Variant,
+    collective: CollectiveKind,
+    choice: Choice,
+    by: DecidedBy,
 }
 
 /// What distinguishes the preparations of a request: the number of the choice that was set for it, from 1 on, or 0.
 pub(in crate::communicator) type Variant = u32;
 
 impl Forced {
-    /// Returns the choice.
-    pub(in crate::communicator) fn choice(&self) -> Option<&(CollectiveKind, Choice)> {
-        self.current.and_then(|current| self.known.get(current))
+    fn find(&self, variant: Option<Variant>, collective: CollectiveKind) -> Option<&Known> {
+        let variant = variant?;
+        self.known.iter().find(|known| known.variant == variant && known.collective == collective)
+    }
+
+    fn of(&self, request: &Request) -> Option<&Known> {
+        let of = |variant| self.find(variant, request.collective);
+        of(self.current).or_else(|| of(self.selected))
+    }
+
+    /// Returns the choice for a request, and whose it is.
+    pub(in crate::communicator) fn choice(&self, request: &Request) -> Option<(&Choice, DecidedBy)> {
+        self.of(request).map(|known| (&known.choice, known.by))
+    }
+
+    /// Returns whether the caller has set a choice for a collective.
+    pub(in crate::communicator) fn is_forced(&self, collective: CollectiveKind) -> bool {
+        self.find(self.current, collective).is_some()
     }
 
     /// Returns the variant of a request.
     pub(in crate::communicator) fn variant(&self, request: &Request) -> Variant {
-        let current = self.current.filter(|current| self.known[*current].0 == request.collective);
-        current.map_or(0, |current| current as Variant + 1)
+        self.of(request).map_or(0, |known| known.variant)
     }
 
-    /// Sets the choice. Returns whether all preparations have to be dropped, because there are too many choices.
-    pub(in crate::communicator) fn set(&mut self, choice: Option<(CollectiveKind, Choice)>) -> bool {
-        let Some(choice) = choice else {
-            self.current = None;
-            return false;
-        };
-        let found = self.known.iter().position(|known| *known == choice);
-        let is_full = found.is_none() && self.known.len() >= MAX_CHOICES;
-        if is_full {
-            self.known.clear();
+    /// Describes the choice for a request, to be appended to the request; empty without one.
+    pub(in crate::communicator) fn describe(&self, request: &Request) -> String {
+        self.of(request).map_or_else(String::new, |Known { choice, by, .. }| {
+            let whose = if *by == DecidedBy::Selector { "selector" } else { "caller" };
+            let config =
+                if choice.config == Default::default() { String::new() } else { format!(" ({})", choice.config) };
+            format!(", by `{}`{config} as the {whose} chose", choice.name)
+        })
+    }
+
+    /// Sets the caller's choice.
+    pub(in crate::communicator) fn set(&mut self, choice: Option<(CollectiveKind, Choice)>) {
+        self.current = choice.map(|(collective, choice)| self.number(collective, choice, DecidedBy::Forced));
+    }
+
+    /// Sets what the selector has returned for the current call.
+    pub(in crate::communicator) fn select(&mut self, collective: CollectiveKind, choice: Option<Choice>) {
+        self.selected = choice.map(|choice| self.number(collective, choice, DecidedBy::Selector));
+    }
+
+    fn number(&mut self, collective: CollectiveKind, choice: Choice, by: DecidedBy) -> Variant {
+        let is_same = |known: &&Known| known.collective == collective && known.choice == choice && known.by == by;
+        if let Some(known) = self.known.iter().find(is_same) {
+            return known.variant;
         }
-        self.current = found.or_else(|| {
-            self.known.push(choice);
-            Some(self.known.len() - 1)
-        });
-        is_full
+        if self.known.len() >= MAX_CHOICES {
+            // Their numbers are never used again, and the caller's choice continues.
+            self.known.retain(|known| Some(known.variant) == self.current);
+        }
+        self.count += 1;
+        self.known.push(Known { variant: self.count, collective, choice, by });
+        self.count
     }
 }
 
@@ -55,21 +96,43 @@ mod tests {
     use super::*;
     use mscclpp_base::DataType;
 
+    fn named(number: usize) -> Choice {
+        Choice::named(format!("{number}"))
+    }
+
     #[test]
-    fn variants_are_those_of_choices_until_there_are_too_many() {
+    fn variants_are_those_of_choices_and_never_used_again() {
         let mut forced = Forced::default();
         let request = Request::new(CollectiveKind::AllReduce, 2, DataType::F32, 8);
         let other = Request::new(CollectiveKind::AllGather, 2, DataType::F32, 8);
-        let named = |number: usize| Some((CollectiveKind::AllReduce, Choice::named(format!("{number}"))));
         assert_eq!(forced.variant(&request), 0);
         for number in [0, 1, 0, 1, 2] {
-            assert!(!forced.set(named(number)));
+            forced.set(Some((CollectiveKind::AllReduce, named(number))));
             assert_eq!((forced.variant(&request), forced.variant(&other)), (number as Variant + 1, 0));
-            assert_eq!(forced.choice(), named(number).as_ref());
+            assert_eq!(forced.choice(&request), Some((&named(number), DecidedBy::Forced)));
         }
-        assert!(!forced.set(None) && forced.variant(&request) == 0 && forced.choice().is_none());
-        assert!((3..MAX_CHOICES).all(|number| !forced.set(named(number))));
-        assert!(forced.set(named(MAX_CHOICES)));
-        assert_eq!(forced.variant(&request), 1);
+        forced.set(None);
+        assert_eq!((forced.variant(&request), forced.choice(&request)), (0, None));
+        (3..=MAX_CHOICES).for_each(|number| forced.set(Some((CollectiveKind::AllReduce, named(number)))));
+        assert_eq!(forced.variant(&request), MAX_CHOICES as Variant + 1);
+        forced.set(Some((CollectiveKind::AllReduce, named(0))));
+        assert_eq!(forced.variant(&request), MAX_CHOICES as Variant + 2);
+    }
+
+    #[test]
+    fn choice_of_the_caller_precedes_that_of_the_selector() {
+        let mut forced = Forced::default();
+        let request = Request::new(CollectiveKind::AllReduce, 2, DataType::F32, 8);
+        forced.select(request.collective, Some(named(1)));
+        assert_eq!(forced.choice(&request), Some((&named(1), DecidedBy::Selector)));
+        assert_eq!(forced.describe(&request), ", by `1` as the selector chose");
+        forced.set(Some((request.collective, named(2))));
+        assert_eq!((forced.variant(&request), forced.is_forced(request.collective)), (2, true));
+        // Also when the choices of the selector are forgotten.
+        (3..=2 * MAX_CHOICES).for_each(|number| forced.select(request.collective, Some(named(number))));
+        assert_eq!(forced.choice(&request), Some((&named(2), DecidedBy::Forced)));
+        forced.set(None);
+        forced.select(request.collective, None);
+        assert_eq!(forced.describe(&request), "");
     }
 }

@@ -25,6 +25,7 @@ use mscclpp_base::error::Error;
 use mscclpp_base::shm::ProcessMark;
 use mscclpp_exec::places::PlaceNumbers;
 use mscclpp_exec::process::{Executor, SharedBuffer};
+use mscclpp_select::defaults::Defaults;
 use mscclpp_select::{Choice, OrderPolicy, Registry, Request};
 
 /// One rank's handle to a set of ranks: makes collective calls, registered memory and smaller communicators. Clones are the
@@ -103,6 +104,8 @@ pub(super) struct Inner {
     /// Held by the thread that connects the executor.
     connecting: Mutex<()>,
     registry: Mutex<Option<Arc<Registry>>>,
+    /// What the process has set when this one was created.
+    defaults: Defaults,
     /// The registry of the communicator that this one continues, not compared among the ranks yet.
     pub(super) inherited: Option<Arc<Registry>>,
     /// Whether it makes the transfers of two ranks of another communicator.
@@ -305,14 +308,15 @@ impl Communicator {
     }
 
     /// Divides the ranks: those with one `color` become a communicator, ordered by `key` and then by rank. A rank without
-    /// color gets none. A call of all ranks.
+    /// color gets none. The parts have this communicator's order policy. A call of all ranks.
     ///
     /// # Errors
     /// As [`Bootstrap::all_gather`].
     #[track_caller]
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, Error> {
         self.wait_for_started();
-        Ok(self.connected_for("split")?.control("split", |bootstrap| bootstrap.split(color, key))?.map(Self::from))
+        let part = self.connected_for("split")?.control("split", |bootstrap| bootstrap.split(color, key))?;
+        Ok(part.map(|part| self.divided(part)))
     }
 
     /// Creates the communicator of `ranks`, in that order; `None` on the other ranks. All ranks call it with the same list.
@@ -322,7 +326,15 @@ impl Communicator {
     #[track_caller]
     pub fn subgroup(&self, ranks: &[u32]) -> Result<Option<Self>, Error> {
         self.wait_for_started();
-        Ok(self.connected_for("subgroup")?.control("subgroup", |bootstrap| bootstrap.subgroup(ranks))?.map(Self::from))
+        let part = self.connected_for("subgroup")?.control("subgroup", |bootstrap| bootstrap.subgroup(ranks))?;
+        Ok(part.map(|part| self.divided(part)))
+    }
+
+    /// Returns a part of this communicator, with its order policy.
+    fn divided(&self, part: Bootstrap) -> Self {
+        let part = Self::from(part);
+        part.set_order_policy(self.order_policy());
+        part
     }
 
     /// Returns whether `flag` is true on all ranks; a call of all ranks. Some ranks may have returned from a call that failed on
@@ -367,7 +379,7 @@ impl Communicator {
         // Without the lock: the comparison waits for the other ranks, which may wait for a transfer that a thread of this one makes.
         let new = match &self.inner.inherited {
             Some(inherited) => Arc::clone(inherited),
-            None => Arc::new(Registry::from_env()?),
+            None => Arc::new(Registry::with_defaults(&self.inner.defaults)?),
         };
         self.compare(&new)?;
         Ok(Arc::clone(self.lock_registry().get_or_insert(new)))
@@ -400,11 +412,18 @@ impl Communicator {
         Ok(result)
     }
 
+    /// Returns how often each algorithm was launched, in the order of the registry; none before the first call. Waits for no other rank.
+    pub fn call_counts(&self) -> Vec<(String, u64)> {
+        let registry = self.lock_registry().clone();
+        let counts = registry.iter().flat_map(|registry| registry.call_counts());
+        counts.map(|(name, calls)| (name.to_owned(), calls)).collect()
+    }
+
     #[track_caller]
     fn compare(&self, registry: &Registry) -> Result<(), Error> {
         let (limits, table) = (registry.launch_limits().to_string(), registry.table_fingerprint());
         let version = ("version of mscclpp", env!("CARGO_PKG_VERSION"));
-        let order = OrderPolicy::from_env()?.name();
+        let order = self.order_policy().name();
         let added = registry.iter().filter(|algorithm| !algorithm.is_builtin()).map(|algorithm| algorithm.name());
         // Of very many the first ones: a difference beyond them is one of the fingerprints.
         let added: String = added.collect::<Vec<_>>().join(", ").chars().take(MAX_NAMES).collect();
@@ -413,7 +432,7 @@ impl Communicator {
         let algorithms = ("set of algorithms", &*registry.fingerprint());
         let values = [
             version,
-            ("order of MSCCLPP_ORDER", order),
+            ("order of reduction", order),
             ("launch limit", &limits),
             ("tuning table", &table),
             ("list of the program's algorithms", added),
@@ -434,7 +453,7 @@ impl Communicator {
     }
 
     /// Sets what the following calls demand of the order in which they reduce floats, on all ranks alike:
-    /// unless set, what `MSCCLPP_ORDER` names, or [`OrderPolicy::SameOnAllRanks`].
+    /// unless set, what [`defaults`](mscclpp_select::defaults) or `MSCCLPP_ORDER` state, or [`OrderPolicy::SameOnAllRanks`].
     ///
     /// ```
     /// # use mscclpp_core::types::ReduceOp;
@@ -466,10 +485,7 @@ impl Communicator {
     /// [`Error::Busy`].
     #[doc(hidden)]
     pub fn force_algorithm(&self, choice: Option<(CollectiveKind, Choice)>) -> Result<(), Error> {
-        let mut calls = self.calls()?;
-        if calls.forced.set(choice) {
-            calls.clear();
-        }
+        self.calls()?.forced.set(choice);
         Ok(())
     }
 
@@ -546,7 +562,7 @@ impl Communicator {
     /// Returns the communicator of a bootstrap, whose registry is that of an older communicator; `is_pair`: whether it makes the
     /// transfers of two ranks of that one.
     pub(super) fn with_inherited(bootstrap: Bootstrap, inherited: Option<Arc<Registry>>, is_pair: bool) -> Self {
-        let observed = Observed::new(&bootstrap);
+        let (observed, defaults) = (Observed::new(&bootstrap), Defaults::current());
         background::register(&observed);
         let inner = Inner {
             bootstrap: Arc::new(bootstrap),
@@ -560,7 +576,8 @@ impl Communicator {
             mark: ProcessMark::new(),
             assume_registered: AtomicBool::new(false),
             // One that does not exist is an error of the first call, which asks for the registry.
-            order: AtomicU8::new(OrderPolicy::from_env().unwrap_or_default() as u8),
+            order: AtomicU8::new(defaults.order_policy() as u8),
+            defaults,
             forms: Forms::default(),
             queue: CallQueue::default(),
             pairs: Pairs::default(),

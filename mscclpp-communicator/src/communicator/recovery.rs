@@ -6,6 +6,7 @@ use mscclpp_bootstrap::{Bootstrap, Options, RootListener, UniqueId};
 use mscclpp_core::collective::CollectiveKind;
 
 use super::decide::decide;
+use super::forced::Forced;
 use super::handle::Communicator;
 use mscclpp_base::error::Error;
 use mscclpp_select::{Registry, Request};
@@ -41,7 +42,7 @@ impl Communicator {
         let Some(registry) = self.lock_registry().clone() else { return Ok(0) };
         let mut prepared = 0;
         for request in calls.cache.requests().filter_map(|request| self.without_one_rank(request)) {
-            decide(&registry, calls.forced.choice(), &request, self.rank())?;
+            decide(&registry, &Forced::default(), &request, self.rank())?;
             prepared += 1;
         }
         Ok(prepared)

@@ -12,7 +12,7 @@ use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::places::CallPlace;
 use mscclpp_exec::process::PreparedPlan;
-use mscclpp_select::{Algorithm, Buffers, Call, Request};
+use mscclpp_select::{Algorithm, Buffers, Call, Decision, Request};
 
 /// A prepared request: its algorithm, and its plan, bound to the message, unless the algorithm is a function.
 pub(super) struct Prepared {
@@ -99,12 +99,25 @@ impl Communicator {
 
     fn launch<T: Element>(&self, calls: &mut Calls, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
         let rank = self.rank();
-        let (forced, key) = (calls.forced.choice(), (calls.forced.variant(&request), request));
+        let choice = match self.ask_selector(&calls.forced, &request, false) {
+            // The other ranks wait for this one.
+            Err(error @ Error::NativeAlgorithm { .. }) => return Err(self.executor()?.fail(error)),
+            asked => asked?,
+        };
+        calls.forced.select(request.collective, choice);
+        let (forced, key) = (&calls.forced, (calls.forced.variant(&request), request));
         let prepare = || {
+            let name = self.describe(&request) + &forced.describe(&request);
             // What follows are calls of all ranks, which are parts of this one.
-            let _part = self.enter_call(|| self.describe(&request));
-            let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank)?;
-            let name = self.describe(&request);
+            let _part = self.enter_call(|| name.clone());
+            let (Decision { algorithm, .. }, plan) = match decide(&*self.registry()?, forced, &request, rank) {
+                // Ranks whose selectors have chosen others make other calls.
+                Err(error) if forced.variant(&request) > 0 => {
+                    self.executor()?.control(&name, |bootstrap| bootstrap.barrier())?;
+                    return Err(error);
+                }
+                decided => decided?,
+            };
             let call = Some((&*name, request.element_type()));
             let prepare = |plan| self.executor()?.prepare_as(&plan, request.message(), call);
             let plan = plan.map(prepare).transpose()?.map(Box::new);

@@ -188,6 +188,15 @@ impl Executor {
         session.control(text, call)
     }
 
+    /// Fails the communicator because of a failure of this rank in a call. Returns the error, or the cause that another rank reported first.
+    #[doc(hidden)]
+    pub fn fail(&self, error: Error) -> Error {
+        match self.inner.session() {
+            Ok(mut session) => session.abort(error),
+            Err(busy) => busy,
+        }
+    }
+
     /// Allocates a zeroed buffer of `len` elements, which launches use without copies. A collective call of all ranks;
     /// lengths may differ.
     ///

@@ -215,8 +215,8 @@ impl OnStream<'_> {
             // The first call connects the ranks.
             let is_first = calls.devices.connection.is_none();
             let _part = is_first.then(|| enter_call(1, || self.communicator.describe(&request)));
-            let (connection, call) = self.begin(calls, place)?;
-            connection.serve(&call, request, memory)
+            let (connection, mut call) = self.begin(calls, place)?;
+            connection.serve(&mut call, request, memory)
         })
     }
 }

@@ -139,12 +139,17 @@ impl Connection {
     /// # Errors
     /// [`Error::Bootstrap`] with the mismatch, or why the communicator has failed.
     pub(super) fn post(&mut self, kind: Kind, call: &DeviceCall<'_>) -> Result<(), Error> {
-        self.post_at(kind, call.place)
+        let choice = || match &kind {
+            Kind::Collective(request, ..) => call.forced.describe(request),
+            _ => String::new(),
+        };
+        let posted = self.posted.post(kind, choice, call.place, &self.bootstrap);
+        posted.map_err(|error| self.fail(error))
     }
 
     /// Posts a call that was made at a source location, and compares it as [`post`](Self::post) does.
     pub(super) fn post_at(&mut self, kind: Kind, place: &'static Location<'static>) -> Result<(), Error> {
-        let posted = self.posted.post(kind, place, &self.bootstrap);
+        let posted = self.posted.post(kind, String::new, place, &self.bootstrap);
         posted.map_err(|error| self.fail(error))
     }
 

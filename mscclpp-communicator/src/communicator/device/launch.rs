@@ -19,7 +19,7 @@ use mscclpp_exec::cuda::{
     Stream, lent_slices,
 };
 use mscclpp_select::kernels::NativeRun;
-use mscclpp_select::{Algorithm, Backend, CallError, OrderPolicy, Request};
+use mscclpp_select::{Algorithm, Backend, CallError, DecidedBy, Decision, OrderPolicy, Request, defaults};
 
 /// Maximum number of registered memories to which a prepared plan stays bound.
 const MAX_BINDINGS: usize = 64;
@@ -33,8 +33,8 @@ pub(super) struct DeviceCall<'a> {
     pub(super) stream: &'a Stream,
     pub(super) place: &'static Location<'static>,
     pub(super) is_captured: bool,
-    /// The algorithm that serves all calls of a collective, if one was set.
-    pub(super) forced: &'a Forced,
+    /// The algorithms that were chosen for calls.
+    pub(super) forced: &'a mut Forced,
     /// Bytes above which calls through internal buffers are made in pieces.
     pub(super) staging_limit: u64,
     /// The device's context is current meanwhile.
@@ -65,6 +65,7 @@ pub(super) struct Memory<'a> {
 pub(super) struct Launched {
     request: Request,
     algorithm: Option<Arc<Algorithm>>,
+    decided_by: Option<DecidedBy>,
     counters: Option<Arc<CallCounters>>,
     bytes_copied: u64,
     num_launches: u32,
@@ -75,13 +76,22 @@ pub(super) struct Launched {
 impl Launched {
     fn new(request: Request) -> Self {
         let (bytes_copied, num_launches, num_blocks, threads_per_block) = (0, 0, 0, 0);
-        Self { request, algorithm: None, counters: None, bytes_copied, num_launches, num_blocks, threads_per_block }
+        Self {
+            request,
+            algorithm: None,
+            decided_by: None,
+            counters: None,
+            bytes_copied,
+            num_launches,
+            num_blocks,
+            threads_per_block,
+        }
     }
 
     pub(super) fn report(&self) -> LaunchedCall {
-        let Self { request, bytes_copied, num_launches, num_blocks, threads_per_block, .. } = *self;
+        let Self { request, decided_by, bytes_copied, num_launches, num_blocks, threads_per_block, .. } = *self;
         let algorithm = self.algorithm.as_ref().map(|algorithm| algorithm.name().to_owned());
-        LaunchedCall { request, algorithm, bytes_copied, num_launches, num_blocks, threads_per_block }
+        LaunchedCall { request, algorithm, decided_by, bytes_copied, num_launches, num_blocks, threads_per_block }
     }
 }
 
@@ -89,6 +99,7 @@ impl Launched {
 pub(super) struct Entry {
     prepared: Prepared,
     algorithm: Arc<Algorithm>,
+    decided_by: DecidedBy,
     counters: Arc<CallCounters>,
     /// Whether a launch was captured, so that a graph may use all of it at any time.
     pub(super) is_captured: bool,
@@ -175,7 +186,12 @@ impl Entry {
 impl Connection {
     /// Serves a request on lent memory; the caller has checked its lengths. A failure of the driver fails the communicator:
     /// the other ranks wait for the launch.
-    pub(super) fn serve(&mut self, call: &DeviceCall<'_>, request: Request, memory: Memory<'_>) -> Result<(), Error> {
+    pub(super) fn serve(
+        &mut self,
+        call: &mut DeviceCall<'_>,
+        request: Request,
+        memory: Memory<'_>,
+    ) -> Result<(), Error> {
         self.serve_once(call, request, memory).map_err(|error| match error {
             Error::Driver(_) | Error::Capturing { .. } | Error::NativeAlgorithm { .. } if !call.is_captured => {
                 self.fail(error)
@@ -184,19 +200,27 @@ impl Connection {
         })
     }
 
-    fn serve_once(&mut self, call: &DeviceCall<'_>, request: Request, memory: Memory<'_>) -> Result<(), Error> {
+    fn serve_once(&mut self, call: &mut DeviceCall<'_>, request: Request, memory: Memory<'_>) -> Result<(), Error> {
         self.last = None;
         self.check(call.stream)?;
         let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
         let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
         let positions = if registered { positions } else { [None; 2] };
         let request = self.on_device(Request { registered, ..request });
+        let choice = match call.communicator.ask_selector(call.forced, &request, call.is_captured) {
+            // The other ranks wait for this one.
+            Err(error @ Error::NativeAlgorithm { .. }) => return Err(self.fail(error)),
+            asked => asked?,
+        };
+        call.forced.select(request.collective, choice);
+        let call = &*call;
         let kind = match call.communicator.inner.is_pair {
             true => Kind::Transfer(request.message().count, request.element_type(), request.root),
             false => Kind::Collective(request, positions, call.forced.variant(&request)),
         };
         self.post(kind, call)?;
-        if request.bytes == 0 {
+        // Nodes compare what ranks prepare, and not what they launch: selectors may differ in a later call of the same kind.
+        if request.bytes == 0 || defaults::has_selector() {
             self.tell_other_nodes()?;
         }
         let mut launched = Launched::new(request);
@@ -265,7 +289,7 @@ impl Connection {
         // What would be made in pieces is selected whole before, and prepared for kernels alone.
         if piece_bytes(call.staging_limit, &request) < request.bytes {
             let (registry, rank) = (call.communicator.registry()?, call.communicator.rank());
-            if select(&registry, call.forced.choice(), &request, rank)?.algorithm.has_plans() {
+            if select(&registry, call.forced, &request, rank)?.algorithm.has_plans() {
                 return Ok(false);
             }
         }
@@ -397,9 +421,10 @@ pub(super) fn piece_bytes(staging_limit: u64, request: &Request) -> u64 {
 /// Selects the algorithm of a request and prepares its plan, in the rank's call with a number. A call of all ranks.
 fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number: u64) -> Result<Entry, Error> {
     let _set_up = call.set_up()?;
-    let _part = place::enter_call(number, || call.communicator.describe(request));
+    let _part = place::enter_call(number, || call.communicator.describe(request) + &call.forced.describe(request));
     let rank = call.communicator.rank();
-    let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.choice(), request, rank)?;
+    let (decision, plan) = decide(&*call.communicator.registry()?, call.forced, request, rank)?;
+    let Decision { algorithm, decided_by, .. } = decision;
     let prepared = match plan {
         Some(plan) => {
             let options = PrepareOptions::default().in_switch_float_sums(request.order <= OrderPolicy::InSwitch);
@@ -413,7 +438,7 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number
     };
     let counters = &call.communicator.inner.observed.counters;
     let counters = counters.of_calls(request.collective.name(), algorithm.name());
-    Ok(Entry { prepared, algorithm, counters, is_captured: false })
+    Ok(Entry { prepared, algorithm, decided_by, counters, is_captured: false })
 }
 
 impl Entry {
@@ -453,5 +478,6 @@ impl Entry {
         launched.num_launches += 1;
         launched.counters = Some(Arc::clone(&self.counters));
         launched.algorithm = Some(Arc::clone(&self.algorithm));
+        launched.decided_by = Some(self.decided_by);
     }
 }

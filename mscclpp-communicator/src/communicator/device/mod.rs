@@ -28,7 +28,7 @@ use mscclpp_exec::cuda::{
     Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, FlatMapping, NotRegistered, PeerPath, PeerWindow, Registered,
     Registration, Stream, device_count, refuse_in_capture,
 };
-use mscclpp_select::Request;
+use mscclpp_select::{DecidedBy, Request};
 
 /// Bytes above which calls on memory that is not registered are made in pieces, if their collective allows it.
 const STAGING_LIMIT: u64 = 64 << 20;
@@ -111,6 +111,8 @@ pub struct LaunchedCall {
     pub request: Request,
     /// The algorithm; none for a single rank, and for no elements.
     pub algorithm: Option<String>,
+    /// What selected it.
+    pub decided_by: Option<DecidedBy>,
     /// Bytes that were copied to internal buffers and from them; on a single rank from the input to the output.
     pub bytes_copied: u64,
     /// Number of launches: one, or one per piece.

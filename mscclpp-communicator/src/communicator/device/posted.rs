@@ -54,7 +54,12 @@ pub(super) enum Kind {
 impl Kind {
     /// Describes the call, the same on all ranks.
     pub(super) fn describe(&self) -> String {
-        let (request, positions, variant) = match self {
+        self.describe_chosen("")
+    }
+
+    /// Describes the call, with the choice of an algorithm that follows the description of a request.
+    fn describe_chosen(&self, choice: &str) -> String {
+        let (request, positions) = match self {
             Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
             Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
             Self::Window(bytes) => return format!("window of {bytes} bytes on devices"),
@@ -71,16 +76,13 @@ impl Kind {
             }
             Self::AllToAllV(elements) => return format!("all_to_all_v of {elements}, on devices"),
             Self::Barrier => return "barrier".into(),
-            Self::Collective(request, positions, variant) => (request, positions, *variant),
+            Self::Collective(request, positions, _) => (request, positions),
         };
-        let mut text = format!("{request}, on devices");
+        let mut text = format!("{request}{choice}, on devices");
         for (name, position) in ["input", "output"].into_iter().zip(positions) {
             if let Some((allocation, offset)) = position {
                 text += &format!(", {name} at byte {offset} of allocation {allocation}");
             }
-        }
-        if variant > 0 {
-            text += &format!(", algorithm {variant} of those that were set");
         }
         text
     }
@@ -102,13 +104,15 @@ impl PostedCalls {
         Self { ring, texts: HashMap::new(), last: None }
     }
 
-    /// Records that this rank makes a call, and compares the calls of all ranks so far.
+    /// Records that this rank makes a call, and compares the calls of all ranks so far. `choice` describes the algorithm that was chosen for
+    /// it.
     ///
     /// # Errors
     /// [`Error::Bootstrap`] with the mismatch, of which the other ranks do not know yet.
     pub(super) fn post(
         &mut self,
         kind: Kind,
+        choice: impl FnOnce() -> String,
         place: &'static Location<'static>,
         bootstrap: &Bootstrap,
     ) -> Result<(), Error> {
@@ -118,7 +122,8 @@ impl PostedCalls {
             if self.texts.len() >= MAX_TEXTS {
                 self.texts.clear();
             }
-            let describe = || CallText::new(&kind.describe(), &name.map_or_else(|| place.to_string(), str::to_owned));
+            let place = || name.map_or_else(|| place.to_string(), str::to_owned);
+            let describe = || CallText::new(&kind.describe_chosen(&choice()), &place());
             let text = self.texts.entry(key).or_insert_with(|| Arc::new(describe()));
             self.last = Some((key, Arc::clone(text)));
         }

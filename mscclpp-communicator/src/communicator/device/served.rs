@@ -98,7 +98,7 @@ impl Connection {
             return Ok(());
         }
         let (registry, piece) = (call.communicator.registry()?, piece_bytes(call.staging_limit, &request));
-        let (forced, rank) = (call.forced.choice(), call.communicator.rank());
+        let (forced, rank) = (&*call.forced, call.communicator.rank());
         // Kernels take it whole.
         if select(&registry, forced, &request, rank).is_ok_and(|decision| !decision.algorithm.has_plans()) {
             return Ok(());
