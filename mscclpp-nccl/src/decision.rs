@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use mscclpp_communicator::Communicator;
 use mscclpp_exec::DataType;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_select::{DecidedBy, Explanation, Outcome};
+use mscclpp_select::DecidedBy;
 
 use crate::debug;
 use crate::forward;
@@ -49,21 +49,10 @@ pub(crate) fn made(communicator: &Communicator, stream: &Stream, named: Option<&
     let launch = format!("{} thread blocks of {} threads", call.num_blocks, call.threads_per_block);
     print(format!("{request}: `{algorithm}`, {launch}, {copies}"), || match named {
         Some(name) if name == algorithm => "named by the call's algSelection".to_owned(),
-        _ => communicator
-            .registry()
-            .map_or_else(|error| error.to_string(), |found| reason(&found.explain(&call.request))),
+        _ => match call.decided_by {
+            Some(DecidedBy::Added) => "a plan of the user serves it".to_owned(),
+            Some(by) => by.to_string(),
+            None => "no reason is known".to_owned(),
+        },
     });
-}
-
-/// Returns why an algorithm was selected.
-fn reason(explanation: &Explanation) -> String {
-    let selected = explanation.candidates.iter().find_map(|candidate| match candidate.outcome {
-        Outcome::Selected { decided_by, .. } => Some(decided_by),
-        _ => None,
-    });
-    match selected {
-        Some(DecidedBy::Added) => "a plan of the user serves it".to_owned(),
-        Some(by) => by.to_string(),
-        None => "selected for its pieces".to_owned(),
-    }
 }

@@ -46,10 +46,15 @@ pub(crate) fn fail(function: &str, failure: &Failure) -> c_int {
     if failure.code == Code::InProgress {
         return failure.code as c_int;
     }
-    let text = format!("{function}: {}", failure.text);
+    record(function, &failure.text);
+    failure.code as c_int
+}
+
+/// Records why a function has failed in this thread.
+pub(crate) fn record(function: &str, text: &str) {
+    let text = format!("{function}: {text}");
     LAST.set(Some(keep(&text)));
     debug::warn(&text);
-    failure.code as c_int
 }
 
 /// Makes a call of C: failures become codes, panics internal errors.

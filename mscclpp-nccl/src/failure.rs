@@ -43,7 +43,8 @@ impl From<Error> for Failure {
                 | ErrorKind::Unsupported
                 | ErrorKind::Revoked,
                 _,
-            ) => Code::InvalidUsage,
+            )
+            | (_, Error::NativeAlgorithm { .. }) => Code::InvalidUsage,
             (ErrorKind::OutOfResources | ErrorKind::System, _) => Code::SystemError,
             // Checked plans end, unless a launch that they need was not made in time.
             (ErrorKind::Timeout | ErrorKind::Stalled, _) => Code::Timeout,

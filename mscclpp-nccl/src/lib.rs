@@ -9,7 +9,7 @@
 //! | `device_api` | structures that the kernels of programs read |
 //! | `call`, `kind`, `element`, `group`, `open_group` | collective calls and transfers, and those that are made together |
 //! | `forward` | calls that a real NCCL serves |
-//! | `selection`, `decision` | plans of the user; lines that say how calls are made |
+//! | `selection`, `decision` | the functions of `mscclpp.h`; lines that say how calls are made |
 //! | `profiler` | plugins that record calls |
 //! | `debug`, `params` | messages, and the variables that the library reads |
 //! | `report` | what a process would get, for `mscclpp doctor --nccl` |
@@ -33,6 +33,7 @@ mod open_group;
 mod params;
 mod profiler;
 mod report;
+mod selection;
 mod table;
 mod workers;
 

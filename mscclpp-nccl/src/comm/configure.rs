@@ -1,6 +1,6 @@
 //! What the environment states of new communicators: plans of the user, and the real NCCL to which calls are forwarded.
 
-use std::sync::OnceLock;
+use std::sync::Once;
 
 use mscclpp_communicator::Communicator;
 use mscclpp_select::{LaunchLimits, PlanFile, Registry};
@@ -11,6 +11,9 @@ use crate::debug;
 use crate::entry::{Failure, Result};
 use crate::forward::{self, Nested, RULES_VARIABLE, VARIABLE};
 use crate::profiler::Profiler;
+
+/// Maximum number of characters of the names of plans that ranks compare.
+const MAX_NAMES: usize = 1000;
 
 /// Compares what the environments of all ranks state, adds the user's plans, creates the communicator of the real NCCL, and
 /// tells a profiler plugin of the new one. A call of all ranks, of which some may come from a parent: a grown one has new ranks.
@@ -25,9 +28,12 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bo
         Some(Ok(library)) => format!("NCCL {}", forward::dotted(library.version())),
         Some(Err(_)) => "cannot be loaded".to_owned(),
     };
-    let has_plans = |registry: &Registry| registry.files().iter().any(|file| file.outcome.is_ok());
-    let of_plans = match registry {
-        Ok(registry) if has_plans(registry) => registry.fingerprint(),
+    let of_plans = match &registry {
+        Ok(registry) if has_plans(registry) => {
+            let names = registry.iter().filter(|algorithm| !algorithm.is_builtin()).map(|algorithm| algorithm.name());
+            let names: String = names.collect::<Vec<_>>().join(", ").chars().take(MAX_NAMES).collect();
+            format!("{names}; {}", registry.fingerprint())
+        }
         Ok(_) => "none".to_owned(),
         Err(_) => "cannot be used".to_owned(),
     };
@@ -36,7 +42,7 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bo
     let compared = communicator.bootstrap().compare(&values);
     // A rank's own failure says more than the difference from the others.
     let library = library.map(|library| library.as_ref().map_err(Clone::clone)).transpose()?;
-    let registry = registry.as_ref().map_err(Clone::clone)?;
+    let registry = registry?;
     compared?;
     set_registry(comm, communicator, registry, has_parent)?;
     if let Some(library) = library {
@@ -51,14 +57,15 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bo
     Ok(())
 }
 
-/// Returns the registry of the built-in plans, and of the plans and the tuning table that the environment names, which is read once.
+/// Returns the registry of the built-in plans, of those that the program has registered, and of the plans and the tuning table that the
+/// environment names. What the environment names is reported once.
 ///
 /// # Errors
 /// An invalid usage for what the environment names and cannot be used.
-fn registry() -> &'static Result<Registry> {
-    static REGISTRY: OnceLock<Result<Registry>> = OnceLock::new();
-    REGISTRY.get_or_init(|| {
-        let registry = Registry::from_env().map_err(|error| Failure::new(Code::InvalidUsage, error.to_string()))?;
+fn registry() -> Result<Registry> {
+    static REPORT: Once = Once::new();
+    let registry = Registry::from_env().map_err(|error| Failure::new(Code::InvalidUsage, error.to_string()))?;
+    REPORT.call_once(|| {
         for PlanFile { path, outcome } in registry.files() {
             match outcome {
                 Ok((name, collective)) => {
@@ -67,23 +74,27 @@ fn registry() -> &'static Result<Registry> {
                 Err(reason) => debug::warn(&format!("a plan is left out: {}: {reason}", path.display())),
             }
         }
-        Ok(registry)
-    })
+    });
+    Ok(registry)
+}
+
+/// Returns whether there are other plans than the built-in ones.
+fn has_plans(registry: &Registry) -> bool {
+    registry.iter().any(|algorithm| !algorithm.is_builtin())
 }
 
 /// Sets the registry: the user's plans, and as limit of thread blocks the smallest number that a rank states as `maxCTAs`, as NCCL
 /// does. A call of all ranks.
-fn set_registry(comm: &Comm, communicator: &Communicator, registry: &Registry, has_parent: bool) -> Result<()> {
+fn set_registry(comm: &Comm, communicator: &Communicator, mut registry: Registry, has_parent: bool) -> Result<()> {
     let own = [comm.config.max_blocks.unwrap_or(u32::MAX).to_le_bytes(), u32::from(has_parent).to_le_bytes()].concat();
     let all = communicator.bootstrap().all_gather(&own)?;
     let number = |of_rank: &[u8], at: usize| of_rank.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     let max_blocks = all.iter().filter_map(|of_rank| number(of_rank, 0)).min().filter(|limit| *limit < u32::MAX);
     // Ranks with a parent have its registry, with its limit, and new ones have none.
     let differ = all.iter().any(|of_rank| number(of_rank, 4) != Some(0));
-    if registry.files().iter().all(|file| file.outcome.is_err()) && max_blocks.is_none() && !differ {
+    if !has_plans(&registry) && max_blocks.is_none() && !differ {
         return Ok(());
     }
-    let mut registry = registry.clone();
     registry.set_launch_limits(LaunchLimits { max_blocks, ..LaunchLimits::default() });
     Ok(communicator.set_registry(registry)?)
 }

@@ -136,7 +136,7 @@ pub(crate) fn find(handle: Handle) -> Result<Arc<Comm>> {
 }
 
 /// Returns all communicators of the process.
-fn all() -> Vec<Arc<Comm>> {
+pub(crate) fn all() -> Vec<Arc<Comm>> {
     COMMS.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
 }
 
