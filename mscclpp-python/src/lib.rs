@@ -1,7 +1,8 @@
 //! The extension module `mscclpp_rs._native` of the Python package `mscclpp-rs`.
 //!
 //! `communicator` has the calls of one rank on tensors, `tensor` how they are read. `plan` has plans, `recorder` programs, and
-//! `address` the calls of the reference's interface, and `kernels` custom kernels.
+//! `address` the calls of the reference's interface, and `kernels` custom kernels. `selection` has what
+//! serves calls of all groups.
 
 mod address;
 mod buffer;
@@ -18,6 +19,7 @@ mod plan;
 mod point_to_point;
 mod queue;
 mod recorder;
+mod selection;
 mod signals;
 mod tensor;
 mod work;
@@ -43,6 +45,8 @@ mod _native {
     use crate::plan::{Finding, Location, Plan, plan_sizes, run_plan, time_plan, type_size};
     #[pymodule_export]
     use crate::recorder::{Handle, Recorder};
+    #[pymodule_export]
+    use crate::selection::{register_default_plan, remove_default_plan, set_default_order, set_selector};
     #[pymodule_export]
     use crate::tensor::use_tensors;
     #[pymodule_export]

@@ -108,6 +108,16 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
             add(Trial::test(name, move || run(&python, "symmetric", tests, 2, backend)));
         }
     }
+    for (backend, variables) in
+        [("nccl", &[][..]), ("nccl", &[("TORCH_DIST_USE_NCCL2", "0")][..]), ("mscclpp", &[][..])]
+    {
+        let older = if variables.is_empty() { "" } else { "_older" };
+        if variables.is_empty() || backends.len() > 1 {
+            let name = format!("pytorch_{version}{older}_{backend}_follows_plans_selector_and_order_of_python");
+            let python = python.clone();
+            add(Trial::test(name, move || follow_python(&python, backend, variables)));
+        }
+    }
     let name = format!("pytorch_{version}_exchanges_of_communicators_of_pairs_equal_those_of_the_cpu");
     let of_pairs = python.clone();
     add(Trial::test(name, move || run_job(&of_pairs, "exchanges", 8, 2, &[("LAZY", "1")])));
@@ -158,6 +168,13 @@ fn run(python: &Path, job: &str, tests: usize, ranks: usize, backend: Option<&st
 fn run_on_own_backend(python: &Path, job: &str, tests: usize, ranks: usize) -> Result<(), Failed> {
     let package = own_package()?;
     run_job(python, job, tests, ranks, &[("BACKEND", "mscclpp"), ("PYTHONPATH", &package)])
+}
+
+/// Runs the job that registers plans and a selector.
+fn follow_python(python: &Path, backend: &str, variables: &[(&str, &str)]) -> Result<(), Failed> {
+    let package = own_package()?;
+    let variables = [variables, &[("BACKEND", backend), ("PYTHONPATH", &package)]].concat();
+    run_job(python, "selection", 7, 2, &variables)
 }
 
 /// Makes the Python package of this checkout, once for all tests.

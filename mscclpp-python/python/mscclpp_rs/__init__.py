@@ -8,6 +8,7 @@ by its name. Earlier versions find it when ``torch`` is imported, where the pack
 import sys
 from typing import TYPE_CHECKING
 
+from . import _selection
 from ._errors import (
     Error,
     InvalidInputError,
@@ -19,9 +20,12 @@ from ._errors import (
 )
 from ._native import Finding, Location, Plan, PlanError, __version__
 from ._plans import Timing, run, sizes, time
+from ._selection import Selector, SelectorCall, set_selector
 
 if TYPE_CHECKING:
     import torch
+
+    from ._torch import Backend
 
 __all__ = [
     "Error",
@@ -33,6 +37,8 @@ __all__ = [
     "PlanError",
     "RankLostError",
     "ResourceError",
+    "Selector",
+    "SelectorCall",
     "TimeoutError",
     "Timing",
     "UnsupportedError",
@@ -43,6 +49,7 @@ __all__ = [
     "register_plan",
     "run",
     "set_order",
+    "set_selector",
     "sizes",
     "time",
 ]
@@ -70,39 +77,63 @@ def new_buffer(
     return backend_of(group).new_buffer(*shape, dtype=torch.float32 if dtype is None else dtype)
 
 
+def _backend(group: "torch.distributed.ProcessGroup | None") -> "Backend | None":
+    """Returns the backend of a group; ``None`` before there is a group, and for groups of NCCL's interface."""
+    if group is None and "torch" not in sys.modules:
+        return None
+    from ._torch import find_backend
+
+    return find_backend(group)
+
+
 def set_order(order: str, group: "torch.distributed.ProcessGroup | None" = None) -> None:
     """Sets what calls of a process group demand of the order in which they reduce floats, by default those of all ranks.
 
     ``rank-order``: each element is reduced from left to right in the order of ranks, so that its bits depend neither on its place in a tensor,
     nor on the size of the tensor, nor on how a batch is divided into calls. ``same-on-all-ranks``, the default, ``in-switch`` and ``any``
-    demand less. ``MSCCLPP_ORDER`` sets it for all groups. All ranks of the group set the same; calls of ranks that differ raise
-    ``MismatchError``. Raises ``InvalidInputError`` for another name, or if another backend serves the group.
+    demand less. ``MSCCLPP_ORDER`` sets it for all groups, and so does this function before the first group is created. For the backend nccl, on
+    this project's library, it sets that of all groups. All ranks set the same; calls of ranks that differ fail. Raises
+    ``InvalidInputError`` for another name, or if another backend serves the group.
     """
-    from ._torch import backend_of
-
-    backend_of(group).set_order(order)
+    backend = _backend(group)
+    if backend is not None:
+        backend.set_order(order)
+        return
+    _selection.set_default_order(order)
+    library = _selection.nccl()
+    if library is not None:
+        library.call("mscclppCommSetOrder", None, order.encode())
 
 
 def call_counts(group: "torch.distributed.ProcessGroup | None" = None) -> dict[str, int]:
     """Returns how often each algorithm has served a call of this rank in a process group, by default that of all ranks.
 
-    A started call is counted when it is done. Raises ``InvalidInputError`` if another backend serves the group.
+    A started call is counted when it is done. For the backend nccl, on this project's library, calls of all groups are counted. Raises
+    ``InvalidInputError`` if another backend serves the group.
     """
-    from ._torch import backend_of
+    backend = _backend(group)
+    if backend is not None:
+        return backend.call_counts()
+    library = _selection.nccl()
+    return {} if library is None else library.call_counts()
 
-    return backend_of(group).call_counts()
 
-
-def register_plan(plan: Plan, group: "torch.distributed.ProcessGroup | None" = None) -> str:
-    """Adds a plan to a process group, by default that of all ranks, and returns its name.
+def register_plan(
+    plan: Plan, group: "torch.distributed.ProcessGroup | None" = None, *, name: "str | None" = None
+) -> str:
+    """Adds a plan to a process group, by default that of all ranks, and returns its name, by default that of the plan.
 
     It serves the calls that it is for, in preference to those of this package: its collective, ranks, mode, sizes and reduction.
-    ``MSCCLPP_PLANS`` names a folder of plans for all groups. A call of all ranks of the group, with the same plan. Raises
-    ``InvalidInputError`` if the group has a plan of this name, or another backend serves it, and ``MismatchError`` if ranks differ.
+    Before the first group is created it is added to all groups, those of the backend nccl included if this project's NCCL library is loaded;
+    ``MSCCLPP_PLANS`` names a folder of plans for all groups. A call of all ranks, with the same plan. Raises ``InvalidInputError`` if there is a
+    plan of this name, or another backend serves the group, and ``MismatchError`` if ranks differ.
     """
-    from ._torch import backend_of
-
-    return backend_of(group).register_plan(plan)
+    backend = _backend(group)
+    if backend is not None:
+        return backend.register_plan(plan, name)
+    if "torch" in sys.modules and sys.modules["torch"].distributed.is_initialized():
+        raise InvalidInputError("register_plan: communicators of NCCL have the plans that were registered before init_process_group")
+    return _selection.register_plan(plan, name)
 
 
 if "torch" in sys.modules and hasattr(sys.modules["torch"], "distributed"):

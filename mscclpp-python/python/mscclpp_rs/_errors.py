@@ -114,4 +114,9 @@ def make_error(
     lost: list[int],
 ) -> Error:
     """Returns the exception of a failure."""
-    return _CLASSES.get(kind, Error)(message, kind, rank, operation, root_cause, reason, tuple(lost))
+    error = _CLASSES.get(kind, Error)(message, kind, rank, operation, root_cause, reason, tuple(lost))
+    if "the selector failed" in message:
+        from ._selection import cause_of
+
+        error.__cause__ = cause_of(message)
+    return error

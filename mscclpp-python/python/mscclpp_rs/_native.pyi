@@ -17,6 +17,18 @@ def use_tensors(class_: type, /) -> None:
 def end_callbacks() -> None:
     """Waits for the functions that threads of the module are calling, and lets no other be called any more."""
 
+def register_default_plan(plan: Plan, name: str | None) -> str:
+    """Adds a plan to the groups that are created afterwards."""
+
+def remove_default_plan(name: str) -> bool:
+    """Removes a plan from the groups that are created afterwards."""
+
+def set_default_order(order: str | None) -> None:
+    """Sets the order of reduction of the groups that are created afterwards."""
+
+def set_selector(selector: Callable[..., str | None] | None) -> None:
+    """Sets the function that is asked for each call."""
+
 @final
 class Listener:
     """Rank 0 before the others have joined."""
@@ -69,7 +81,9 @@ class Communicator:
     def shrink(self, lost: Sequence[int]) -> Communicator: ...
     def new_buffer(self, num_bytes: int) -> Buffer: ...
     def set_order(self, order: str) -> None: ...
-    def register_plan(self, plan: Plan) -> str: ...
+    @property
+    def order(self) -> str: ...
+    def register_plan(self, plan: Plan, name: str | None) -> str: ...
     def call_counts(self) -> dict[str, int]: ...
     def all_reduce(self, tensor: torch.Tensor, op: int, timeout: int, is_async: bool) -> Work | None: ...
     def all_reduce_coalesced(

@@ -21,6 +21,7 @@ from . import _native
 from ._errors import Error, InvalidInputError, UnsupportedError, from_json, make_error, to_json
 from ._group import with_short_calls
 from ._lists import by_tensor, check_alike, check_list, check_pairs, check_single
+from ._selection import nccl
 from ._tensors import Buffers
 from ._work import Work, answer_through_wrappers, keep_works_of_reducers
 
@@ -204,9 +205,9 @@ class Backend(_BASE):  # type: ignore[misc]
         """Sets what the calls that follow demand of the order in which they reduce floats."""
         self._native.set_order(order)
 
-    def register_plan(self, plan: _native.Plan) -> str:
+    def register_plan(self, plan: _native.Plan, name: str | None) -> str:
         """Adds a plan for the calls that follow, and returns its name."""
-        return self._native.register_plan(plan)
+        return self._native.register_plan(plan, name)
 
     def call_counts(self) -> dict[str, int]:
         """Returns how often each algorithm has served a call."""
@@ -241,7 +242,9 @@ class Backend(_BASE):  # type: ignore[misc]
         if self._rank not in ranks:
             return None
         timeout = self._timeout if opts is None else opts._timeout
-        return _join(store, list(ranks).index(self._rank), len(ranks), timeout, "" if opts is None else opts.group_name)
+        part = _join(store, list(ranks).index(self._rank), len(ranks), timeout, "" if opts is None else opts.group_name)
+        part.set_order(getattr(opts, "order", None) or self._native.order)
+        return part
 
     def new_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Returns a tensor of zeros in registered memory, which calls on all of it use without copies. A call of all ranks.
@@ -674,7 +677,30 @@ def _known(store: Any, key: str, rank: int) -> Error | None:
 
 
 def _create(opts: Any, backend_options: Any) -> Backend:
-    return _join(opts.store, opts.group_rank, opts.group_size, opts.timeout, opts.group_id)
+    backend = _join(opts.store, opts.group_rank, opts.group_size, opts.timeout, opts.group_id)
+    order = getattr(backend_options, "order", None)
+    if order is not None:
+        backend.set_order(order)
+    return backend
+
+
+class Options(c10d.Backend.Options):
+    """What a process group of this backend demands: ``init_process_group("mscclpp", pg_options=Options("rank-order"))``."""
+
+    def __init__(self, order: str | None = None, timeout: timedelta = c10d._DEFAULT_PG_TIMEOUT) -> None:
+        super().__init__(NAME, timeout)
+        self.order = order
+
+
+def find_backend(group: dist.ProcessGroup | None) -> Backend | None:
+    """Returns the backend of a process group, by default of all ranks; ``None`` if the group is served by NCCL's interface of this project, or
+    no group is named and there is none. Raises ``InvalidInputError`` if another backend serves it."""
+    if group is None and not dist.is_initialized():
+        return None
+    of = dist.distributed_c10d._get_default_group() if group is None else group
+    if of.group_name not in _BY_GROUP and "nccl" in dist.get_backend(of) and nccl() is not None:
+        return None
+    return backend_of(group)
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> Backend:

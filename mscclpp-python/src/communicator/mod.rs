@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::{UniqueId, place};
 use mscclpp_communicator::Communicator;
-use mscclpp_select::{Algorithm, OrderPolicy};
+use mscclpp_select::Algorithm;
 use pyo3::prelude::*;
 
 use self::arguments::{pairs_of, same_bytes, same_kind};
@@ -28,6 +28,7 @@ use crate::device::Transfer;
 use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
 use crate::plan::Plan;
+use crate::selection::order_policy;
 use crate::signals::{interruptible, raise_signal};
 use crate::tensor::{View, current_stream, views};
 use crate::work::{PyWork, SIGNAL_INTERVAL};
@@ -127,20 +128,25 @@ impl PyCommunicator {
     /// Sets what the following calls demand of the order in which they reduce floats, by the name of an order policy. All ranks
     /// set the same.
     fn set_order(&self, py: Python<'_>, order: &str) -> PyResult<()> {
-        let expected = || OrderPolicy::ALL.map(OrderPolicy::name).join(", ");
-        let policy = OrderPolicy::from_name(order)
-            .ok_or_else(|| Failure::invalid("set_order", format!("order {order:?}: expected one of {}", expected())))?;
+        let policy = order_policy("set_order", order)?;
         self.in_turn(py, "set_order", |comm| {
             comm.set_order_policy(policy);
             Ok(())
         })
     }
 
+    /// What calls demand of the order in which they reduce floats.
+    #[getter]
+    fn order(&self) -> &'static str {
+        self.ranks.comm.order_policy().name()
+    }
+
     /// Adds a plan, which serves the calls that it is for. A call of all ranks, with the same plan. Returns its name among the
     /// algorithms.
-    fn register_plan(&self, py: Python<'_>, plan: &Plan) -> PyResult<String> {
+    fn register_plan(&self, py: Python<'_>, plan: &Plan, name: Option<String>) -> PyResult<String> {
         const NAME: &str = "register_plan";
         let algorithm = Algorithm::plan(plan.image().clone());
+        let algorithm = name.into_iter().fold(algorithm, Algorithm::with_name);
         let name = algorithm.name().to_owned();
         let added = self.in_turn(py, NAME, |comm| comm.configure(|registry| registry.add(algorithm)))?;
         added.map_err(|error| Failure::invalid(NAME, error.to_string()).on(self.ranks.comm.rank(), NAME))?;
@@ -149,8 +155,8 @@ impl PyCommunicator {
 
     /// Returns how often each algorithm has served a call.
     fn call_counts(&self, py: Python<'_>) -> PyResult<HashMap<String, u64>> {
-        let registry = self.in_turn(py, "call_counts", Communicator::registry)?;
-        Ok(registry.call_counts().into_iter().map(|(name, calls)| (name.to_owned(), calls)).collect())
+        let counts = self.in_turn(py, "call_counts", |comm| Ok(comm.call_counts()))?;
+        Ok(counts.into_iter().collect())
     }
 
     /// Replaces the tensor by the reduction of all ranks' tensors.
