@@ -13,6 +13,7 @@ mod one_sided;
 mod profiler;
 mod python_clients;
 mod pytorch;
+mod selection;
 mod symbols;
 
 // Ports that are otherwise unused.
@@ -51,6 +52,7 @@ fn main() {
         forward::tests(),
         one_sided::tests(),
         profiler::tests(),
+        selection::tests(),
     ]
     .concat();
     let of_clients = of_clients
