@@ -82,13 +82,7 @@ fn lock() -> MutexGuard<'static, State> {
 /// [`RegistryError::Collective`] for a plan of a collective that no call makes.
 pub fn register_plan(plan: Plan, name: Option<&str>) -> Result<String, RegistryError> {
     let name = name.unwrap_or_else(|| plan.name()).to_owned();
-    if name.trim().is_empty() || name.len() > MAX_NAME || name.contains(|c: char| c.is_control() || c == '`') {
-        return Err(RegistryError::Name { name });
-    }
-    let collective = plan.collective().kind;
-    if !CALLS.iter().any(|(_, kind)| *kind == collective) {
-        return Err(RegistryError::Collective { name, collective: collective.name() });
-    }
+    check_plan(&plan, &name)?;
     let is_known = |of: &Defaults| of.plans.iter().any(|(known, _)| *known == name);
     let mut state = lock();
     let defaults = state.defaults.get_or_insert_default();
@@ -97,6 +91,22 @@ pub fn register_plan(plan: Plan, name: Option<&str>) -> Result<String, RegistryE
     }
     Arc::make_mut(&mut defaults.plans).push((name.clone(), plan));
     Ok(name)
+}
+
+/// Checks that a plan of a name may serve calls.
+///
+/// # Errors
+/// [`RegistryError::Name`], [`RegistryError::Collective`].
+#[doc(hidden)]
+pub fn check_plan(plan: &Plan, name: &str) -> Result<(), RegistryError> {
+    if name.trim().is_empty() || name.len() > MAX_NAME || name.contains(|c: char| c.is_control() || c == '`') {
+        return Err(RegistryError::Name { name: name.to_owned() });
+    }
+    let collective = plan.collective().kind;
+    if CALLS.iter().any(|(_, kind)| *kind == collective) {
+        return Ok(());
+    }
+    Err(RegistryError::Collective { name: name.to_owned(), collective: collective.name() })
 }
 
 /// Removes a registered plan for communicators that are created afterwards, and returns whether there was one.

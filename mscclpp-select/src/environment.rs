@@ -258,6 +258,27 @@ mod tests {
     }
 
     #[test]
+    fn file_is_checked_again_only_when_it_has_changed() {
+        let request = Request::new(CollectiveKind::AllReduce, 2, DataType::I32, 1 << 20);
+        let registry = Registry::builtin();
+        let plan = registry.plan(&request, &registry.select(&request).expect("built in")).expect("built in");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.plan");
+        let text = plan.to_bytes(Format::Text);
+        std::fs::write(&path, &text).expect("written");
+        let changed = std::fs::metadata(&path).and_then(|data| data.modified()).expect("a time");
+        let first = checked(&path).expect("a plan");
+        // Other bytes with the same time and length.
+        std::fs::write(&path, vec![b' '; text.len()]).expect("written");
+        std::fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(changed)).expect("set");
+        assert!(checked(&path).expect("the same plan") == first);
+        std::fs::write(&path, "no plan").expect("written");
+        checked(&path).expect_err("it has changed");
+        std::fs::remove_file(&path).expect("removed");
+        assert!(checked(&path).expect_err("it is missing").contains("cannot read plan file"));
+    }
+
+    #[test]
     fn directory_that_is_missing_is_reported() {
         let mut registry = Registry::builtin();
         registry.add_directory(Path::new("/nonexistent/plans"));

@@ -25,7 +25,7 @@ from ._selection import Selector, SelectorCall, set_selector
 if TYPE_CHECKING:
     import torch
 
-    from ._torch import Backend
+    from ._torch import Backend, Options
 
 __all__ = [
     "Error",
@@ -33,6 +33,7 @@ __all__ = [
     "InvalidInputError",
     "Location",
     "MismatchError",
+    "Options",
     "Plan",
     "PlanError",
     "RankLostError",
@@ -53,6 +54,15 @@ __all__ = [
     "sizes",
     "time",
 ]
+
+
+def __getattr__(name: str) -> "type[Options]":
+    # It is a class of PyTorch's.
+    if name == "Options":
+        from ._torch import Options
+
+        return Options
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register_backend() -> None:

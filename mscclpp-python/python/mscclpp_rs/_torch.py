@@ -687,8 +687,8 @@ def _create(opts: Any, backend_options: Any) -> Backend:
 class Options(c10d.Backend.Options):
     """What a process group of this backend demands: ``init_process_group("mscclpp", pg_options=Options("rank-order"))``."""
 
-    def __init__(self, order: str | None = None, timeout: timedelta = c10d._DEFAULT_PG_TIMEOUT) -> None:
-        super().__init__(NAME, timeout)
+    def __init__(self, order: str | None = None) -> None:
+        super().__init__(NAME)
         self.order = order
 
 

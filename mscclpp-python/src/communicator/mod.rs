@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::{UniqueId, place};
 use mscclpp_communicator::Communicator;
-use mscclpp_select::Algorithm;
+use mscclpp_select::{Algorithm, RegistryError, defaults};
 use pyo3::prelude::*;
 
 use self::arguments::{pairs_of, same_bytes, same_kind};
@@ -148,8 +148,10 @@ impl PyCommunicator {
         let algorithm = Algorithm::plan(plan.image().clone());
         let algorithm = name.into_iter().fold(algorithm, Algorithm::with_name);
         let name = algorithm.name().to_owned();
+        let refused = |error: RegistryError| Failure::invalid(NAME, error.to_string()).on(self.ranks.comm.rank(), NAME);
+        defaults::check_plan(plan.image(), &name).map_err(refused)?;
         let added = self.in_turn(py, NAME, |comm| comm.configure(|registry| registry.add(algorithm)))?;
-        added.map_err(|error| Failure::invalid(NAME, error.to_string()).on(self.ranks.comm.rank(), NAME))?;
+        added.map_err(refused)?;
         Ok(name)
     }
 

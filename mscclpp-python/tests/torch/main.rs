@@ -32,7 +32,7 @@ const JOBS: [(&str, usize); 9] = [
     ("programs", 1),
     ("training", 9),
     ("groups", 1),
-    ("selection", 5),
+    ("selection", 12),
     ("restarts", 1),
 ];
 
