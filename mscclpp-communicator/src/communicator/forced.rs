@@ -76,6 +76,12 @@ impl Forced {
         self.selected = choice.map(|choice| self.number(collective, choice, DecidedBy::Selector));
     }
 
+    /// Forgets what the selector has returned for the last call.
+    #[cfg(feature = "cuda")]
+    pub(in crate::communicator) fn forget_selected(&mut self) {
+        self.selected = None;
+    }
+
     fn number(&mut self, collective: CollectiveKind, choice: Choice, by: DecidedBy) -> Variant {
         let is_same = |known: &&Known| known.collective == collective && known.choice == choice && known.by == by;
         if let Some(known) = self.known.iter().find(is_same) {

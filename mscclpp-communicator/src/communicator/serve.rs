@@ -12,7 +12,7 @@ use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::places::CallPlace;
 use mscclpp_exec::process::PreparedPlan;
-use mscclpp_select::{Algorithm, Buffers, Call, Decision, Request};
+use mscclpp_select::{Algorithm, Buffers, Call, Decision, Request, defaults};
 
 /// A prepared request: its algorithm, and its plan, bound to the message, unless the algorithm is a function.
 pub(super) struct Prepared {
@@ -105,6 +105,10 @@ impl Communicator {
             asked => asked?,
         };
         calls.forced.select(request.collective, choice);
+        if defaults::has_selector() && !self.inner.is_pair && self.inner.bootstrap.num_nodes() > 1 {
+            // Nodes compare what ranks prepare, and not what they launch.
+            self.executor()?.agree(&(self.describe(&request) + &calls.forced.describe(&request)))?;
+        }
         let (forced, key) = (&calls.forced, (calls.forced.variant(&request), request));
         let prepare = || {
             let name = self.describe(&request) + &forced.describe(&request);

@@ -188,6 +188,16 @@ impl Executor {
         session.control(text, call)
     }
 
+    /// Compares a call with those of the ranks of other nodes, which are otherwise compared when a plan is prepared. A call of all ranks.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    #[track_caller]
+    #[doc(hidden)]
+    pub fn agree(&self, text: &str) -> Result<(), Error> {
+        self.inner.session()?.agree(text, text)
+    }
+
     /// Fails the communicator because of a failure of this rank in a call. Returns the error, or the cause that another rank reported first.
     #[doc(hidden)]
     pub fn fail(&self, error: Error) -> Error {

@@ -423,6 +423,8 @@ impl OnStream<'_> {
         place: &'static Location<'static>,
     ) -> Result<(&'c mut Connection, DeviceCall<'c>), Error> {
         let Calls { devices, forced, .. } = calls;
+        // It was asked for another call.
+        forced.forget_selected();
         let staging_limit = devices.staging_limit;
         let connection = devices.connection(self)?;
         let _current = self.stream.enter()?;
