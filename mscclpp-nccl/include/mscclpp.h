@@ -1,6 +1,6 @@
 /* What serves NCCL's calls in this process: plans, a selector, an order of reduction. Exported by the libnccl.so.2 of mscclpp-nccl.
  *
- * Every function may be called by any thread at any time, before the first communicator too. All ranks must make the same settings.
+ * Any thread may call the functions at any time, before the first communicator too. All ranks must make the same settings.
  * What cannot take effect is an error. Texts that functions return stay valid.
  */
 #ifndef MSCCLPP_H
@@ -32,7 +32,7 @@ typedef enum {
 /* Writes the MSCCLPP_INTERFACE of the library, and the library's version. Either pointer may be null. */
 mscclppResult_t mscclppGetVersion(int* interface, const char** library);
 
-/* Returns why the last function of this header that failed in this thread has failed. */
+/* Returns why the last function that failed in this thread has failed, as ncclGetLastError does. */
 const char* mscclppGetLastError(void);
 
 /* Checks a plan, as text, MSCCL++ JSON or an image, and adds it to the communicators that are created afterwards. It serves the calls that it

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::fs;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::plan::{LoadPlan, Plan};
+use mscclpp_exec::file;
 use mscclpp_select::defaults::{self, SelectorCall, SelectorError};
 use mscclpp_select::{Choice, OrderPolicy, RegistryError, Request};
 
@@ -20,7 +21,7 @@ use crate::entry::{self, Failure, check_pointer, keep, panicked, write};
 /// The version of the header.
 const INTERFACE: c_int = 1;
 
-/// Maximum length of a plan file.
+/// Maximum length of a plan.
 const MAX_PLAN_BYTES: u64 = 1 << 30;
 
 /// The codes of the header.
@@ -121,6 +122,12 @@ unsafe extern "C" fn mscclppRegisterPlan(data: *const c_void, bytes: usize, name
         if data.is_null() {
             return Err(null("data"));
         }
+        if bytes as u64 > MAX_PLAN_BYTES {
+            return Err(Refusal(
+                Code::InvalidPlan,
+                format!("a plan of {bytes} bytes: expected at most {MAX_PLAN_BYTES}"),
+            ));
+        }
         // SAFETY: guaranteed by the caller.
         let (data, name) = unsafe { (std::slice::from_raw_parts(data.cast(), bytes), text("name", name)?) };
         register(data, name, "memory")
@@ -135,12 +142,9 @@ unsafe extern "C" fn mscclppRegisterPlanFile(path: *const c_char, name: *const c
         // SAFETY: guaranteed by the caller.
         let (path, name) = unsafe { (text("path", path)?.ok_or_else(|| null("path"))?, text("name", name)?) };
         let unreadable =
-            |reason: String| Refusal(Code::SystemError, format!("cannot read plan file `{path}`: {reason}"));
-        let length = fs::metadata(Path::new(path)).map_err(|error| unreadable(error.to_string()))?.len();
-        if length > MAX_PLAN_BYTES {
-            return Err(unreadable(format!("it is longer than {MAX_PLAN_BYTES} bytes")));
-        }
-        register(&fs::read(path).map_err(|error| unreadable(error.to_string()))?, name, &format!("`{path}`"))
+            |error: io::Error| Refusal(Code::SystemError, format!("cannot read plan file `{path}`: {error}"));
+        let data = file::read(Path::new(path), MAX_PLAN_BYTES).map_err(unreadable)?;
+        register(&data, name, &format!("`{path}`"))
     })
 }
 
