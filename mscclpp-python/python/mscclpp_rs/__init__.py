@@ -25,7 +25,8 @@ from ._selection import Selector, SelectorCall, set_selector
 if TYPE_CHECKING:
     import torch
 
-    from ._torch import Backend, Options
+    from ._torch import Backend
+    from ._torch import Options as Options
 
 __all__ = [
     "Error",
@@ -33,7 +34,6 @@ __all__ = [
     "InvalidInputError",
     "Location",
     "MismatchError",
-    "Options",
     "Plan",
     "PlanError",
     "RankLostError",
@@ -56,13 +56,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> "type[Options]":
-    # It is a class of PyTorch's.
-    if name == "Options":
-        from ._torch import Options
+if not TYPE_CHECKING:
 
-        return Options
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name):
+        # It is a class of PyTorch's, which not all programs have.
+        if name == "Options":
+            from ._torch import Options
+
+            return Options
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register_backend() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import threading
@@ -137,10 +138,20 @@ def set_default_order(order: str | None) -> None:
 
 
 def set_selector(selector: Selector | None) -> None:
-    """Sets the selector of all calls."""
+    """Sets the function that is asked for each collective call of all groups, from the next call on; ``None`` removes it.
+
+    It gets a ``SelectorCall`` and the names of the algorithms that serve the call, and returns one of them, or ``None`` for the usual selection.
+    It is asked for calls of the backend ``mscclpp``, and of the backend nccl if this project's NCCL library is loaded; any thread may call it.
+    All ranks must return the same: ranks that differ raise ``MismatchError``, and an exception of one rank is one of all ranks. Both end the group.
+    Another name raises ``InvalidInputError`` with those that there are.
+    """
     if selector is not None and not callable(selector):
         raise InvalidInputError(f"set_selector: expected a function or None, found {type(selector).__name__}")
     function = None if selector is None else _checked(selector)
+    if function is not None:
+        # Threads that make calls cannot ask it when the interpreter ends.
+        atexit.unregister(set_selector)
+        atexit.register(set_selector, None)
     _native.set_selector(function)
     library = nccl()
     if library is not None:
@@ -169,8 +180,7 @@ def _for_nccl(function: Callable[..., str | None]) -> Callable[..., int | None]:
 
     def callback(at: Any, names: Any, count: int, _user: Any, error: Any) -> int | None:
         call = at.contents
-        text = lambda value: None if value is None else value.decode()  # noqa: E731
-        described = (text(call.collective), text(call.dtype), text(call.op), text(call.order))
+        described = (call.collective.decode(), call.dtype.decode(), call.op and call.op.decode(), call.order.decode())
         of_ranks = (call.input_bytes, call.output_bytes, call.root, call.num_ranks, call.ranks_per_node)
         flags = (bool(call.in_place), bool(call.symmetric), bool(call.captured), True)
         try:

@@ -216,6 +216,25 @@ def ranks_whose_selectors_differ_get_an_error_that_names_both():
 
 
 @test
+def selectors_of_ranks_on_two_nodes_are_compared():
+    os.environ["MSCCLPP_HOST_ID"] = str(2 * RANK // SIZE)
+    group = new_group()
+    del os.environ["MSCCLPP_HOST_ID"]
+    # Both are prepared.
+    for at in (0, 1):
+        mscclpp_rs.set_selector(lambda call, names, at=at: known.append(names[at]) or names[at])
+        known = []
+        reduced(group)
+        both = [*both, *known] if at else known
+    dist.barrier()
+    mscclpp_rs.set_selector(lambda call, names: both[2 * RANK // SIZE])
+    error = raised(reduced, group)
+    mscclpp_rs.set_selector(None)
+    assert isinstance(error, mscclpp_rs.MismatchError), (RANK, repr(error))
+    assert len(both) == 2 and all(f"`{name}`" in str(error) for name in both), error
+
+
+@test
 def each_source_of_a_plan_serves_its_calls_and_no_others():
     text = mscclpp_rs.Plan.builtin("allreduce_all_pairs", SIZE, in_place=True).text()
 

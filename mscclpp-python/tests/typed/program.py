@@ -8,8 +8,15 @@ import torch.distributed as dist
 import mscclpp_rs
 
 
+def select(call: mscclpp_rs.SelectorCall, names: list[str]) -> str | None:
+    return names[0] if call.input_bytes <= 4096 and call.op == "sum" else None
+
+
 def train(steps: int) -> torch.Tensor:
-    dist.init_process_group("mscclpp")
+    name: str = mscclpp_rs.register_plan(mscclpp_rs.Plan.load("plan.json"), name="mine")
+    mscclpp_rs.set_selector(select)
+    dist.init_process_group("mscclpp", pg_options=mscclpp_rs.Options(order="rank-order"))
+    print(name, mscclpp_rs.call_counts())
     gradients = mscclpp_rs.new_buffer(1024, 8, dtype=torch.bfloat16)
     for _ in range(steps):
         try:
