@@ -84,17 +84,17 @@ fn each_source_of_a_plan_serves_its_calls_and_no_others() {
     for (source, expected, change) in &sources {
         on_ranks(2, |comm| {
             comm.configure(change).expect("all ranks").expect("another name");
-            reduce(&comm).expect("all ranks");
+            reduce(comm).expect("all ranks");
             comm.all_gather(&[comm.rank()], &mut [0; 2]).expect("all ranks");
-            let served = served(&comm);
+            let served = served(comm);
             assert!(served.len() == 2 && served.iter().any(|name| name == expected), "{source}: {served:?}");
         });
     }
     assert_eq!(defaults::register_plan(plan(), Some("registered")).as_deref(), Ok("registered"));
     let on_registered = |expected: &str| {
         on_ranks(2, |comm| {
-            reduce(&comm).expect("all ranks");
-            assert_eq!(served(&comm), [expected]);
+            reduce(comm).expect("all ranks");
+            assert_eq!(served(comm), [expected]);
         });
     };
     on_registered("registered");
@@ -121,16 +121,16 @@ fn selector_is_asked_for_each_call() {
                 defaults::set_selector(move |call| Ok((call.request.bytes > 8).then(|| Choice::named(name))));
             }
             comm.barrier().expect("all ranks");
-            reduce(&comm).expect("all ranks");
+            reduce(comm).expect("all ranks");
             let counts = comm.call_counts();
             let of = counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
             assert_eq!(of, Some(number as u64 / 2 + 1), "{counts:?}");
         }
         // A choice of the caller precedes it.
         comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named("allreduce_ring")))).expect("no call");
-        reduce(&comm).expect("all ranks");
+        reduce(comm).expect("all ranks");
         assert_eq!(comm.call_counts().iter().map(|(_, count)| count).sum::<u64>(), 5);
-        assert_eq!(comm.registry().expect("compared").select(&request(&comm)).expect("one").decided_by, usual(&comm));
+        assert_eq!(comm.registry().expect("compared").select(&request(comm)).expect("one").decided_by, usual(comm));
     });
     defaults::clear_selector();
 }
@@ -158,19 +158,19 @@ fn failures_of_selectors_are_those_of_all_ranks() {
             }
         });
         on_ranks(2, |comm| {
-            reduce(&comm).expect("all ranks");
+            reduce(comm).expect("all ranks");
             comm.barrier().expect("all ranks");
-            let error = reduce(&comm).expect_err("one of the selectors failed").to_string();
+            let error = reduce(comm).expect_err("one of the selectors failed").to_string();
             assert!(error.contains("the selector failed: ") && error.contains("out of range"), "{error}");
         });
         defaults::clear_selector();
     }
     defaults::set_selector(|_| Ok(Some(Choice { config: Config::default(), ..Choice::named("fastest") })));
     on_ranks(2, |comm| {
-        let error = reduce(&comm).expect_err("there is none").to_string();
+        let error = reduce(comm).expect_err("there is none").to_string();
         assert!(error.contains("the selector selected `fastest`") && error.contains("`allreduce_ring`"), "{error}");
         comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named("allreduce_ring")))).expect("no call");
-        reduce(&comm).expect("the communicator continues");
+        reduce(comm).expect("the communicator continues");
     });
     defaults::clear_selector();
 }

@@ -18,6 +18,9 @@ pub(crate) fn tests() -> Vec<Test> {
         ("registrations_that_cannot_take_effect_are_codes", refused),
         ("selector_of_a_client_decides_each_call", || all_ok(&run("selection", 2, &["unknown"], &[])?)),
         ("selectors_that_differ_are_an_error_of_both_ranks", || all_ok(&run("selection", 2, &["different"], &[])?)),
+        ("selectors_that_differ_between_nodes_are_an_error_of_both_ranks", || {
+            all_ok(&run("selection", 2, &["nodes"], &[("MSCCLPP_TIMEOUT", "60")])?)
+        }),
         ("error_of_a_selector_is_one_of_both_ranks", || all_ok(&run("selection", 2, &["error"], &[])?)),
         ("bits_of_rank_order_do_not_depend_on_the_division_into_calls", ordered),
     ]

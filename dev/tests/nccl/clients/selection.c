@@ -10,7 +10,8 @@ static ncclComm_t comm;
 static stream_t stream;
 static int32_t *from, *to;
 static const char* chosen[2];
-static int asked;
+static char known[2][64];
+static int asked, ranks_per_node;
 
 static const char* last_error(void) { return ((const char* (*)(void))find(nccl_library, "mscclppGetLastError"))(); }
 
@@ -66,7 +67,7 @@ static void calls(void) {
 /// Returns what the test wants for calls in place and others, after checking what it gets.
 static const char* choose(const mscclppCall_t* call, const char* const* names, size_t num_names, void* user, const char** error) {
   if (user != &asked || call->size != sizeof *call || !num_names || *error) FAIL("not what was set");
-  if (call->ranks != ranks || call->ranks_per_node != ranks || call->captured || call->symmetric) FAIL("another call");
+  if (call->ranks != ranks || call->ranks_per_node != ranks_per_node || call->captured || call->symmetric) FAIL("another call");
   ++asked;
   for (size_t i = 0; i < num_names; ++i) {
     if (!names[i]) FAIL("no name %zu", i);
@@ -74,6 +75,12 @@ static const char* choose(const mscclppCall_t* call, const char* const* names, s
   if (strcmp(call->collective, "allreduce")) return 0;
   if (strcmp(call->type, "i32") || strcmp(call->operation, "sum") || call->input_bytes > 4 * kCount) FAIL("another call");
   const char* choice = chosen[call->in_place];
+  if (choice && *choice == '#') {
+    // By number, where the test knows no names.
+    int at = choice[1] - '0';
+    snprintf(known[at], sizeof known[at], "%s", names[at]);
+    return names[at];
+  }
   if (choice && *choice == '!') {
     *error = choice + 1;
     return 0;
@@ -161,6 +168,31 @@ static void selected(const char* mode) {
   OK(ncclCommAbort, (ncclComm_t), comm);
 }
 
+/// Ranks on two nodes choose others in a call for which both have prepared what they choose.
+static void on_nodes(void) {
+  setenv("MSCCLPP_HOST_ID", getenv("RANK"), 1);
+  OK(mscclppSetSelector, SELECTOR, choose, &asked);
+  ranks_per_node = 1;
+  start();
+  for (int i = 0; i < 2; ++i) {
+    chosen[0] = i ? "#1" : "#0";
+    if (all_reduce(comm, from)) FAIL("%s", last_error());
+    EXPECT(to, kCount, stream, i, input(0, i) + input(1, i));
+  }
+  chosen[0] = rank ? "#1" : "#0";
+  int code = 0;
+  for (int i = 0; i < 1000 && !code; ++i) {
+    if (!(code = all_reduce(comm, from))) NCCL(ncclCommGetAsyncError, (ncclComm_t, int*), comm, &code);
+    usleep(10000);
+  }
+  if (!code) FAIL("accepted");
+  all_reduce(comm, from);
+  for (int i = 0; i < 2; ++i) {
+    if (!strstr(last_error(), known[i])) FAIL("expected `%s` in `%s`", known[i], last_error());
+  }
+  OK(ncclCommAbort, (ncclComm_t), comm);
+}
+
 static float value(int of, size_t i) {
   uint32_t bits = (uint32_t)(of * 7919 + i) * 2654435761u;
   return ldexpf((float)(bits >> 8), (int)(bits % 23) - 30);
@@ -213,12 +245,15 @@ int main(int argc, char** argv) {
       chosen[1] = "allreduce_ring";
       OK(mscclppSetSelector, SELECTOR, choose, &asked);
     }
-    ranks = atoi(getenv("WORLD_SIZE"));
+    ranks = ranks_per_node = atoi(getenv("WORLD_SIZE"));
     start();
     calls();
     OK(ncclCommDestroy, (ncclComm_t), comm);
-  } else {
+  } else if (!strcmp(mode, "nodes")) {
     ranks = atoi(getenv("WORLD_SIZE"));
+    on_nodes();
+  } else {
+    ranks = ranks_per_node = atoi(getenv("WORLD_SIZE"));
     selected(mode);
   }
   printf("ok rank %d\n", rank);
