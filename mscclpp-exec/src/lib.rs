@@ -44,6 +44,7 @@ pub mod places;
 #[cfg(feature = "process")]
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;
+pub mod timeline;
 pub mod verify;
 
 #[doc(hidden)]

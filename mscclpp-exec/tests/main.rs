@@ -15,3 +15,4 @@ mod ops;
 mod process;
 mod results;
 mod stalls;
+mod timeline;

@@ -5,6 +5,7 @@ use super::params::Params;
 use super::program::{Block, Instr, Opcode, Operand, ResolvedPlan, Space};
 use super::remote::Remote;
 use super::state::{AgentState, Position};
+use super::timeline::{Recorder, Unrecorded};
 use crate::memory::{LentSlices, Span};
 use crate::numeric::{Accumulator, Tile, zeroed};
 
@@ -86,12 +87,27 @@ pub(super) struct Extent {
 impl<'a> Launch<'a> {
     /// Runs a thread block until it has finished, is blocked, or the fuel is used up.
     pub fn run(&self, worker: &mut Worker, code: &Block, state: &mut AgentState) -> Progress {
+        self.run_recorded(worker, code, state, &mut Unrecorded)
+    }
+
+    /// Does what [`run`](Self::run) does, and tells a recorder of each attempt to execute an operation.
+    pub fn run_recorded(
+        &self,
+        worker: &mut Worker,
+        code: &Block,
+        state: &mut AgentState,
+        recorder: &mut impl Recorder,
+    ) -> Progress {
         while state.at.instr < code.end {
             let instr = &self.program.instrs[state.at.instr as usize];
-            if self.peer_buffers_blocked && instr.accesses_peer_buffers {
-                return Progress::Blocked;
-            }
-            match self.execute(worker, code, instr, state) {
+            let at = state.at;
+            recorder.start();
+            let progress = match self.peer_buffers_blocked && instr.accesses_peer_buffers {
+                true => Progress::Blocked,
+                false => self.execute(worker, code, instr, state),
+            };
+            recorder.stop(self.number, at, progress);
+            match progress {
                 Progress::Next => state.advance(),
                 other => return other,
             }

@@ -28,6 +28,7 @@ mod retain;
 mod state;
 mod sync;
 mod table;
+pub mod timeline;
 
 pub use counters::Counters;
 pub use data::copy;

@@ -1,7 +1,6 @@
 //! What the operating system knows of this machine, and advice to it. Only Linux is asked; elsewhere nothing is known.
 
 mod available;
-#[cfg(feature = "process")]
 mod clock;
 mod control_group;
 #[allow(unsafe_code, reason = "the system takes addresses of memory")]
@@ -12,6 +11,7 @@ mod processor;
 pub use available::{AvailableMemory, available_memory};
 #[cfg(feature = "process")]
 pub use clock::coarse_time;
+pub use clock::precise_time;
 pub use control_group::ControlGroup;
 pub use huge::prefer_huge_pages;
 pub use limits::{ExceededLimit, SystemLimit};

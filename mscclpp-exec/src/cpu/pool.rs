@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 use mscclpp_core::threads;
 
 use super::plan_state::{Outcome, PlanState};
-use super::schedule::{LaunchSchedule, Schedule};
+use super::schedule::{LaunchSchedule, Plain, Runner, Schedule};
 use mscclpp_base::error::Error;
+use mscclpp_base::interpret::timeline::Stamps;
 use mscclpp_base::interpret::{Launch, Params, Worker};
 use mscclpp_base::memory::Table;
 
@@ -22,23 +23,34 @@ pub(super) struct Job {
     pub(super) flag: u32,
     pub(super) workers: usize,
     pub(super) schedule: Schedule,
+    /// By thread block.
+    pub(super) stamps: Option<Arc<[Mutex<Stamps>]>>,
 }
 
 impl Job {
     /// Runs the launch as worker `index` until it has ended. A panic ends it as failed, with the panic's message.
     pub(super) fn work(&self, worker: &mut Worker, index: usize) -> Result<(), String> {
         let held = self.table.hold();
-        let launch_schedule = self.launch_schedule(held.memory());
-        catch_unwind(AssertUnwindSafe(|| launch_schedule.work(worker, index, self.workers, self.schedule))).map_err(
-            |panic| {
-                self.context.progress.end(Outcome::Failed);
-                let text = panic.downcast_ref::<String>().cloned();
-                text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
-            },
-        )
+        let work = || match &self.stamps {
+            None => {
+                self.launch_schedule(held.memory(), Plain).work(worker, index, self.workers, self.schedule);
+            }
+            Some(stamps) => {
+                self.launch_schedule(held.memory(), &**stamps).work(worker, index, self.workers, self.schedule);
+            }
+        };
+        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+            self.context.progress.end(Outcome::Failed);
+            let text = panic.downcast_ref::<String>().cloned();
+            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+        })
     }
 
-    pub(super) fn launch_schedule<'a>(&'a self, memory: mscclpp_base::memory::LentSlices<'a>) -> LaunchSchedule<'a> {
+    pub(super) fn launch_schedule<'a, R: Runner>(
+        &'a self,
+        memory: mscclpp_base::memory::LentSlices<'a>,
+        runner: R,
+    ) -> LaunchSchedule<'a, R> {
         let launch = Launch {
             counters: &self.context.counters,
             program: &self.context.program,
@@ -53,7 +65,7 @@ impl Job {
             remote: None,
             peer_buffers_blocked: false,
         };
-        LaunchSchedule { context: &self.context, launch }
+        LaunchSchedule { context: &self.context, launch, runner }
     }
 }
 

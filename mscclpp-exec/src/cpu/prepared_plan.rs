@@ -1,6 +1,6 @@
 //! A plan bound to a message.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use mscclpp_core::collective::Collective;
 use mscclpp_core::types::ReduceOp;
@@ -9,9 +9,12 @@ use super::buffers::{Buffers, Part, zeroed_lines};
 use super::executor::{Inner, LaunchLock, lock};
 use super::plan_state::{Outcome, PlanState, Scratch};
 use super::pool::{Job, Pool};
+use super::schedule::Plain;
+use crate::timeline::Timeline;
 use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
+use mscclpp_base::interpret::timeline::Stamps;
 use mscclpp_base::interpret::{Params, ResolvedPlan, Space};
 use mscclpp_base::memory::check_available;
 use mscclpp_base::message::Message;
@@ -43,6 +46,8 @@ pub struct PreparedPlan {
     world: Arc<Inner>,
     context: Arc<PlanState>,
     params: Arc<Params>,
+    /// By thread block, while launches are recorded.
+    stamps: Option<Arc<[Mutex<Stamps>]>>,
 }
 
 static_assertions::assert_impl_all!(PreparedPlan: Send, Sync);
@@ -61,7 +66,7 @@ impl Bound for PreparedPlan {
 
 impl PreparedPlan {
     pub(super) fn new(world: Arc<Inner>, context: Arc<PlanState>, params: Arc<Params>) -> Result<Self, Error> {
-        let run = Self { world, context, params };
+        let run = Self { world, context, params, stamps: None };
         run.grow_scratch()?;
         Ok(run)
     }
@@ -186,6 +191,24 @@ impl PreparedPlan {
         self.execute(buffers.slots().map(|slots| slots.map(Slot::Write)))
     }
 
+    /// Records a timeline of the following launches, until [`take_timeline`](Self::take_timeline).
+    ///
+    /// # Cost
+    /// Two readings of the clock for each operation, and a few words of memory. Launches that are not recorded cost one
+    /// comparison more.
+    #[doc(hidden)]
+    pub fn start_timeline(&mut self) {
+        self.stamps = Some(self.program().agents.iter().map(|_| Mutex::default()).collect());
+    }
+
+    /// Returns the timeline of the launches since [`start_timeline`](Self::start_timeline), and ends it; empty without one.
+    #[doc(hidden)]
+    pub fn take_timeline(&mut self) -> Timeline {
+        let stamps = self.stamps.take();
+        let stamps = stamps.iter().flat_map(|stamps| stamps.iter()).flat_map(|stamps| lock(stamps).take());
+        Timeline::new(self.program(), stamps)
+    }
+
     fn program(&self) -> &ResolvedPlan {
         &self.context.program
     }
@@ -281,6 +304,7 @@ impl PreparedPlan {
             flag,
             workers,
             schedule: self.world.options.schedule,
+            stamps: self.stamps.clone(),
         };
         self.context.begin();
         let mut scratch = lock(&self.context.scratch);
@@ -318,7 +342,7 @@ impl PreparedPlan {
             (Ok(()), Outcome::Finished) => return Ok(()),
             (Ok(()), Outcome::Stalled) => {
                 let held = self.world.table.hold();
-                Error::Stalled(Box::new(job.launch_schedule(held.memory()).stall()))
+                Error::Stalled(Box::new(job.launch_schedule(held.memory(), Plain).stall()))
             }
             (Err(panic), _) => Error::Internal(panic),
             (Ok(()), outcome) => Error::Internal(format!("a launch ended as {outcome:?}")),

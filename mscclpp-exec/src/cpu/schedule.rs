@@ -13,10 +13,13 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::{PoisonError, TryLockError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
+use super::executor::lock;
 use super::plan_state::{Outcome, PlanState};
 use mscclpp_base::error::Stall;
+use mscclpp_base::interpret::program::Block;
+use mscclpp_base::interpret::timeline::Stamps;
 use mscclpp_base::interpret::{AgentState, Launch, Progress, Worker};
 use mscclpp_base::numeric::{LINE, LINES};
 use mscclpp_base::random::Random;
@@ -45,12 +48,38 @@ struct Round {
 const SPINS: u32 = 20;
 
 /// A launch whose agents are scheduled on the workers.
-pub(super) struct LaunchSchedule<'a> {
+pub(super) struct LaunchSchedule<'a, R> {
     pub(super) context: &'a PlanState,
     pub(super) launch: Launch<'a>,
+    pub(super) runner: R,
 }
 
-impl LaunchSchedule<'_> {
+/// How thread blocks run: [`Plain`], or with stamps by thread block.
+pub(super) trait Runner {
+    /// Runs the thread block of this number.
+    fn run(&self, launch: &Launch<'_>, worker: &mut Worker, number: usize, state: &mut AgentState) -> Progress;
+}
+
+/// Records nothing.
+pub(super) struct Plain;
+
+impl Runner for Plain {
+    fn run(&self, launch: &Launch<'_>, worker: &mut Worker, number: usize, state: &mut AgentState) -> Progress {
+        launch.run(worker, code(launch, number), state)
+    }
+}
+
+impl Runner for &[Mutex<Stamps>] {
+    fn run(&self, launch: &Launch<'_>, worker: &mut Worker, number: usize, state: &mut AgentState) -> Progress {
+        launch.run_recorded(worker, code(launch, number), state, &mut *lock(&self[number]))
+    }
+}
+
+fn code<'l>(launch: &'l Launch<'_>, number: usize) -> &'l Block {
+    &launch.program.agents[number]
+}
+
+impl<R: Runner> LaunchSchedule<'_, R> {
     /// Returns the report of a stall, after all workers have left.
     pub(super) fn stall(&self) -> Stall {
         let waiting: Vec<(u32, AgentState)> = (0..self.launch.program.agents.len() as u32)
@@ -162,9 +191,9 @@ impl LaunchSchedule<'_> {
         }
         let before = state.at;
         let progress = &self.context.progress;
-        let step = match self.launch.program.agents.get(number) {
-            Some(code) => self.launch.run(worker, code, &mut state),
-            None => self.launch.serve(worker, number - self.launch.program.agents.len(), &mut state),
+        let step = match number.checked_sub(self.launch.program.agents.len()) {
+            None => self.runner.run(&self.launch, worker, number, &mut state),
+            Some(proxy) => self.launch.serve(worker, proxy, &mut state),
         };
         if step == Progress::Next {
             progress.remaining.fetch_sub(1, AcqRel);
