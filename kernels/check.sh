@@ -145,7 +145,7 @@ compile_source() { # FILE
     nvcc -std=c++17 -I. -c -o "$work/$(basename "$1").o" "$1"
 }
 export -f compile_source
-printf '%s\n' *.cu ../dev/benches/cuda/*.cu ../examples/cuda/*.cu | in_parallel compile_source
+printf '%s\n' *.cu timeline/*.cu ../dev/benches/cuda/*.cu ../examples/cuda/*.cu | in_parallel compile_source
 
 if [ "${1:-}" = --full ]; then
     ./build.sh "$work/prebuilt"

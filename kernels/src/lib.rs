@@ -80,6 +80,9 @@ headers! {
 /// The source of the kernels of one pair of types, which the macros `MSCCLPP_T` and `MSCCLPP_A` name.
 pub const EXECUTOR: &str = include_str!("../executor.cu");
 
+/// The source of the kernel that records timelines, for the same macros. It is compiled at run time only.
+pub const TIMELINE: &str = include_str!("../timeline/timeline.cu");
+
 /// The pairs of types: a line each with name, element type and accumulator type in C++.
 pub const TYPES: &str = include_str!("../types");
 
@@ -121,6 +124,14 @@ mod tests {
             for (name, image) in images.images {
                 assert_eq!(image.as_ptr() as usize % 16, 0, "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn kernels_without_timeline_read_no_stamps() {
+        assert!(TIMELINE.contains("begin_stamp()") && TIMELINE.contains("#include \"executor.h\""));
+        for (name, text) in HEADERS.iter().copied().chain([("executor.cu", EXECUTOR)]) {
+            assert!(!text.to_lowercase().contains("stamp") && !text.contains("timeline"), "{name}");
         }
     }
 

@@ -18,6 +18,7 @@ mod specialized;
 mod stalls;
 mod streams;
 mod suite;
+mod timeline;
 mod worlds;
 
 // On simulated devices.

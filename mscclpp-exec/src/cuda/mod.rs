@@ -63,6 +63,7 @@ mod staged;
 mod stream;
 mod switch;
 mod tables;
+mod timeline;
 mod timing;
 mod uses;
 mod vector;

@@ -26,6 +26,8 @@ mod streams;
 #[allow(dead_code, reason = "some of what it says of tests only the simulator's ask")]
 #[path = "../../../dev/tests/device/suite.rs"]
 mod suite;
+#[path = "../../../dev/tests/device/timeline.rs"]
+mod timeline;
 #[path = "../../../dev/tests/device/worlds.rs"]
 mod worlds;
 

@@ -27,9 +27,13 @@ impl Source {
     /// Returns the interpreter's kernels of a type and accumulator; `None` if [`AccumType::supports`] rejects the pair.
     #[doc(hidden)]
     pub fn executor(dtype: DataType, accumulate: AccumType) -> Option<Self> {
+        Self::typed("executor.cu", EXECUTOR, dtype, accumulate)
+    }
+
+    /// Creates a source whose kernels are those of a type and accumulator; `None` if [`AccumType::supports`] rejects the pair.
+    pub(in crate::cuda) fn typed(name: &str, text: &str, dtype: DataType, accumulate: AccumType) -> Option<Self> {
         let [element, accumulator] = type_names(dtype, accumulate)?;
-        let source = Self::new("executor.cu", EXECUTOR);
-        Some(source.define("MSCCLPP_T", element).define("MSCCLPP_A", accumulator))
+        Some(Self::new(name, text).define("MSCCLPP_T", element).define("MSCCLPP_A", accumulator))
     }
 
     /// Adds a header of the caller's, included by its name.

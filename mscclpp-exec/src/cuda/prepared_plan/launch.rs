@@ -187,9 +187,13 @@ impl PreparedPlan {
         stream: Handle,
         launched: &mut bool,
     ) -> Result<(), DriverError> {
-        let Part { execute, divide, launch, .. } = part;
+        let Part { execute, divide, launch, recording, .. } = part;
         let execute = part.written.as_ref().filter(|_| even).unwrap_or(execute);
-        let argument = bytemuck::bytes_of(launch);
+        let recorded = recording.as_ref().map(|recording| (&recording.execute.handle, recording.argument(launch)));
+        let (execute, argument) = match &recorded {
+            None => (execute, bytemuck::bytes_of(launch)),
+            Some((execute, argument)) => (*execute, bytemuck::bytes_of(argument)),
+        };
         // A driver rejects a launch of 0 blocks.
         if launch.num_blocks > 0 {
             // SAFETY: the argument is of the kernel's type; the memory of the plan state lives as long as `self`, and

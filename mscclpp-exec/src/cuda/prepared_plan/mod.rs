@@ -12,7 +12,7 @@ use mscclpp_core::collective::Collective;
 use mscclpp_core::types::ReduceOp;
 
 pub(super) use self::bind::Switches;
-pub(super) use self::prepare::{available_multiprocessors, threads_of};
+pub(super) use self::prepare::{available_multiprocessors, check_co_resident, threads_of};
 use super::abi;
 use super::addresses::Tables;
 use super::buffers::DeviceSlice;
@@ -22,6 +22,7 @@ use super::executor::{Executor, Inner};
 use super::plan_state::{Halves, PlanState};
 use super::specialize::NotSpecialized;
 use super::stream::Stream;
+use super::timeline::Recording;
 use super::uses::Unused;
 use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::error::Error;
@@ -32,18 +33,18 @@ use mscclpp_base::message::Message;
 ///
 /// `Send` and `Sync`: any thread may launch, but launches borrow the plan mutably.
 pub struct PreparedPlan {
-    world: Arc<Inner>,
-    context: Arc<PlanState>,
-    params: Params,
+    pub(in crate::cuda) world: Arc<Inner>,
+    pub(in crate::cuda) context: Arc<PlanState>,
+    pub(in crate::cuda) params: Params,
     /// Whether launches run specialized kernels, or why not.
     specialized: Result<(), NotSpecialized>,
-    threads: u32,
+    pub(in crate::cuda) threads: u32,
     /// Halves of the scratch that it uses.
     halves: Arc<Halves>,
     /// Whether no operation accesses the input or output of another rank than its own.
     pub(in crate::cuda) own_buffers_only: bool,
     /// Kernel and parameters of each device.
-    parts: Vec<Part>,
+    pub(in crate::cuda) parts: Vec<Part>,
     /// Input and output of every rank: index of its allocation, and the first byte in it.
     sides: Vec<[(usize, u64); 2]>,
     /// Addresses of every rank's input and output in the current launch.
@@ -58,7 +59,7 @@ pub struct PreparedPlan {
 static_assertions::assert_impl_all!(PreparedPlan: Send, Sync);
 
 /// Kernel and parameters of one device.
-struct Part {
+pub(in crate::cuda) struct Part {
     /// The interpreter, and the specialized kernel if it supports messages of this size.
     execute: Handle,
     written: Option<Handle>,
@@ -67,6 +68,8 @@ struct Part {
     launch: abi::LaunchParams,
     /// Ranks of the device whose results an average divides.
     divided: Vec<u32>,
+    /// Replaces the kernels while launches are recorded.
+    pub(in crate::cuda) recording: Option<Recording>,
 }
 
 impl Bound for PreparedPlan {

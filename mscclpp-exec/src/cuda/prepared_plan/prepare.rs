@@ -33,6 +33,30 @@ pub(in crate::cuda) fn threads_of(program: &ResolvedPlan, dtype: DataType, accum
     program.plan.threads_per_block().min(if wide { abi::MAX_THREADS_WIDE } else { abi::MAX_THREADS })
 }
 
+/// Rejects a kernel of which not all thread blocks of a device are co-resident.
+pub(in crate::cuda) fn check_co_resident(
+    world: &Inner,
+    program: &ResolvedPlan,
+    part: &plan_state::DevicePlanState,
+    kernel: Handle,
+    threads: u32,
+) -> Result<(), Error> {
+    let device = &part.device;
+    // The thread blocks of other processes' ranks on the same device must be co-resident too.
+    let ranks_on_device = |group: &IpcGroup| {
+        let on = |rank| program.agents.iter().filter(|code| code.rank == rank).count();
+        group.ranks_on_device().map(on).sum()
+    };
+    let blocks = world.group.as_ref().map_or(part.numbers.len(), ranks_on_device) as u32;
+    let each = device.driver().blocks_per_multiprocessor(kernel, threads)?;
+    let fit = each * available_multiprocessors(device, program);
+    if blocks > fit {
+        let (plan, device) = (program.plan.name().to_owned(), device.label());
+        return Err(Error::NotCoResident { plan, device, blocks, threads, fit });
+    }
+    Ok(())
+}
+
 /// Returns the kernels of a message, by device.
 ///
 /// # Errors
@@ -42,19 +66,8 @@ fn kernels(world: &Inner, context: &PlanState, message: &Message) -> Result<Vec<
     let threads = threads_of(program, message.dtype, message.accumulate);
     let of_part = |part: &plan_state::DevicePlanState| {
         let device = &part.device;
-        // The thread blocks of other processes' ranks on the same device must be co-resident too.
-        let ranks_on_device = |group: &IpcGroup| {
-            let on = |rank| program.agents.iter().filter(|code| code.rank == rank).count();
-            group.ranks_on_device().map(on).sum()
-        };
-        let blocks = world.group.as_ref().map_or(part.numbers.len(), ranks_on_device) as u32;
         let kernels = device.kernels(message.dtype, message.accumulate)?;
-        let each = device.driver().blocks_per_multiprocessor(kernels.execute, threads)?;
-        let fit = each * available_multiprocessors(device, program);
-        if blocks > fit {
-            let (plan, device) = (program.plan.name().to_owned(), device.label());
-            return Err(Error::NotCoResident { plan, device, blocks, threads, fit });
-        }
+        check_co_resident(world, program, part, kernels.execute, threads)?;
         Ok(kernels)
     };
     context.parts.iter().map(of_part).collect()
@@ -132,7 +145,14 @@ impl PreparedPlan {
             let is_divided = |rank: u32| params.divide.is_some() && params.result(program, rank).is_some();
             let here = (0..ranks).filter(|&rank| world.device_of[rank as usize] == number);
             let divided = here.filter(|&rank| is_divided(rank)).collect();
-            parts.push(Part { execute: kernels.execute, written, divide: kernels.divide, launch, divided });
+            parts.push(Part {
+                execute: kernels.execute,
+                written,
+                divide: kernels.divide,
+                launch,
+                divided,
+                recording: None,
+            });
         }
         let specialized = written.map(drop);
         let bases = Vec::with_capacity(2 * ranks as usize);
