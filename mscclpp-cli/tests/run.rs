@@ -363,3 +363,62 @@ fn names_of_the_reference_are_known() {
     let run = mscclpp(["run", "default_allreduce_packet", "--ranks", "2", "--size", "1K"]).succeeds();
     assert!(run.stdout.contains("allreduce_packets"), "{}", run.stdout);
 }
+
+/// A trace for viewers: each operation of the plan once for each size, and names of ranks and thread blocks.
+#[test]
+fn timeline_has_each_operation_of_verified_launches() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let file = path.to_str().unwrap();
+    let words = ["run", "allgather_ring", "--ranks", "2", "--begin", "64", "--end", "128", "--timeline", file];
+    mscclpp(words).succeeds();
+    let trace: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let line = |event: &Value| {
+        let keys = ["ts", "dur", "pid", "tid"];
+        assert!(keys.iter().all(|key| event[key].as_f64().is_some_and(|found| found >= 0.0)), "{event}");
+        let [name, rank, block] = ["name", "pid", "tid"].map(|key| event[key].to_string().replace('"', ""));
+        match event["ph"].as_str() {
+            Some("M") => format!("{name}: {}", event["args"]["name"].as_str().unwrap()),
+            Some("X") => format!("{rank}/{block}/{} {name}", event["args"]["operation"]),
+            _ => panic!("{event}"),
+        }
+    };
+    let found: Vec<_> = events.iter().map(line).collect();
+    let expected = [
+        "process_name: rank 0",
+        "thread_name: thread block 0",
+        "0/0/0 nop",
+        "0/0/1 rlxsignal",
+        "0/0/2 nop",
+        "0/0/3 rlxwait",
+        "0/0/4 nop",
+        "0/0/5 copy",
+        "0/0/6 put",
+        "0/0/7 nop",
+        "0/0/8 signal",
+        "0/0/9 wait",
+        "0/0/10 nop",
+        "process_name: rank 1",
+        "thread_name: thread block 0",
+        "1/0/0 nop",
+        "1/0/1 rlxsignal",
+        "1/0/2 nop",
+        "1/0/3 rlxwait",
+        "1/0/4 nop",
+        "1/0/5 copy",
+        "1/0/6 put",
+        "1/0/7 nop",
+        "1/0/8 signal",
+        "1/0/9 wait",
+        "1/0/10 nop",
+    ];
+    assert_eq!(found, [expected, expected].concat(), "two sizes");
+    let operation = events.iter().find(|event| event["ph"] == "X").unwrap();
+    let location = operation["args"]["location"].as_str().unwrap();
+    assert!(location.contains("mscclpp-algorithms"), "{operation}");
+    assert_eq!((&operation["args"]["plan"], &operation["args"]["iteration"]), (&"allgather_ring".into(), &0.into()));
+
+    let missing = folder.path().join("missing").join("trace.json");
+    mscclpp(["run", "allgather_ring", "--ranks", "2", "--timeline", missing.to_str().unwrap()]).ends_with(3);
+}

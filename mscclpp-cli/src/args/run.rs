@@ -1,5 +1,7 @@
 //! Arguments of `mscclpp run`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::{AccumType, DataType};
@@ -18,6 +20,7 @@ Examples:
   mscclpp run allgather_ring --ranks 4 --count 1001 --dtype bf16 --in-place
   mscclpp run plan.json --op max --iters 50 --json
   mscclpp run allreduce_ring --ranks 8 --backend cuda --gpus 8
+  mscclpp run allreduce_ring --ranks 4 --size 64K --timeline trace.json
 
 A size is an integer with K, M, G or T for powers of 1024. It is that of the larger of a rank's input and output.
 Exit codes: 0 success and no wrong elements, 1 wrong elements, a stalled run or findings, 2 the plan cannot be read")]
@@ -63,6 +66,9 @@ pub(crate) struct RunArgs {
     /// Seed of the random inputs of the verified launch
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
+    /// Write what each thread block did in the verified launch of each size, and when, as a trace for Perfetto or Chrome
+    #[arg(long, value_name = "FILE")]
+    pub(crate) timeline: Option<PathBuf>,
     /// Also run sizes outside the range of the plan
     #[arg(long)]
     pub(crate) any_size: bool,

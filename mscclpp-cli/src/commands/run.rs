@@ -1,5 +1,7 @@
 //! `mscclpp run`: runs a plan on the CPU or a device, and compares its results with a naive reference.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,7 @@ use mscclpp_core::plan::{
 };
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::Options;
+use mscclpp_exec::timeline::Timeline;
 use mscclpp_exec::{AccumType, DataType, Message};
 use serde_json::{Value, json};
 
@@ -25,7 +28,7 @@ use crate::bandwidth::bus_factor;
 use crate::diagnostics::values;
 use crate::error::{Error, Result};
 use crate::job::launched;
-use crate::output::{print, print_json, warn};
+use crate::output::{check_writable, print, print_json, warn, write_file};
 use crate::progress::Progress;
 use crate::report::{Header, Row};
 use crate::size::human;
@@ -54,13 +57,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         }
     };
     let progress = Progress::new((counts.len() as u64).saturating_mul(bench.launches()));
-    let mut rows = Vec::new();
+    let (mut rows, mut timelines) = (Vec::new(), Vec::new());
     let mut failed = None;
     if !args.json && talks {
         progress.aside(|| print(bench.header.text()))?;
     }
     for count in counts {
-        match bench.row(count, &progress) {
+        match bench.row(count, &progress, &mut timelines) {
             Ok(row) => {
                 if !args.json && talks {
                     progress.aside(|| print(bench.header.row(&row)))?;
@@ -74,6 +77,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         }
     }
     drop(progress);
+    if let Some(path) = &args.timeline {
+        write_timelines(path, comm.as_ref().map(Communicator::rank), &timelines)?;
+    }
     if !talks {
         // Rank 0 reports.
     } else if args.json {
@@ -91,6 +97,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
 }
 
+/// Writes timelines as one trace; `rank`: that of this process, whose number the name of its file gets.
+fn write_timelines(path: &Path, rank: Option<u32>, timelines: &[Timeline]) -> Result<()> {
+    let mut path = path.to_owned();
+    if let Some(rank) = rank {
+        let extension = path.extension().unwrap_or(OsStr::new("json")).to_string_lossy().into_owned();
+        path.set_extension(format!("{rank}.{extension}"));
+    }
+    let dropped: u64 = timelines.iter().map(|timeline| timeline.dropped).sum();
+    if dropped > 0 {
+        warn(format_args!("{} is without {dropped} operations, for which there was no room", path.display()));
+    }
+    let events: Vec<Value> = timelines.iter().flat_map(Timeline::trace_events).collect();
+    let trace = json!({ "traceEvents": events, "displayTimeUnit": "ns" });
+    write_file(&path, format!("{trace}\n").as_bytes())
+}
+
 /// Formats the error that ended a run early as JSON.
 fn failure(error: &Error) -> Value {
     json!({
@@ -106,6 +128,9 @@ fn prepare<'a>(args: &RunArgs, comm: Option<&'a Communicator>) -> Result<(Bench<
     } else if args.gpus.is_some() {
         let text = "--gpus is for ranks of one process; a launcher starts a process for each device: omit it, or start the command without the launcher";
         return Err(Error::Usage(text.into()));
+    }
+    if let Some(path) = &args.timeline {
+        check_writable(path)?;
     }
     let counts = Counts::of(args)?;
     let mut from = args.source.clone();
@@ -233,6 +258,8 @@ struct Bench<'a> {
     op: Option<ReduceOp>,
     accumulate: AccumType,
     any_size: bool,
+    /// Whether verified launches are recorded.
+    records: bool,
     header: Header,
 }
 
@@ -275,6 +302,7 @@ impl<'a> Bench<'a> {
             op: args.op,
             accumulate: args.accumulate,
             any_size: args.any_size,
+            records: args.timeline.is_some(),
             header,
         })
     }
@@ -289,7 +317,7 @@ impl<'a> Bench<'a> {
         matches!(self.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. }) && self.expectations.is_empty()
     }
 
-    fn row(&self, count: u64, progress: &Progress) -> Result<Row> {
+    fn row(&self, count: u64, progress: &Progress, timelines: &mut Vec<Timeline>) -> Result<Row> {
         let Header { warmup, iters, seed, .. } = self.header;
         let bytes = count * self.dtype.size() as u64;
         progress.doing(human(bytes));
@@ -317,7 +345,13 @@ impl<'a> Bench<'a> {
         let verifier = runner.verifier(seed).with_expectations(&self.expectations);
         runner.fill(&verifier).map_err(failed)?;
         runner.scramble_scratch(seed).map_err(failed)?;
+        if self.records {
+            runner.start_timeline().map_err(failed)?;
+        }
         runner.launch().map_err(failed)?;
+        if self.records {
+            timelines.push(runner.take_timeline().map_err(failed)?);
+        }
         let report = runner.check(&verifier).map_err(failed)?;
         progress.step();
         if let Some(first) = &report.first_mismatch {

@@ -3,6 +3,7 @@
 use mscclpp_communicator::Communicator;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda;
+use mscclpp_exec::timeline::Timeline;
 use mscclpp_exec::verify::{Verifier, VerifyReport};
 use mscclpp_exec::{Error, Message, cpu};
 
@@ -99,6 +100,23 @@ impl Runner {
                 prepared.launch_buffers(buffers, stream)?;
                 prepared.synchronize(stream)
             }
+        }
+    }
+
+    /// Records a timeline of the next launch.
+    pub(crate) fn start_timeline(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Cpu { prepared, .. } => prepared.start_timeline(),
+            Self::Cuda { prepared, .. } => prepared.start_timeline()?,
+        }
+        Ok(())
+    }
+
+    /// Returns the timeline of the last launch.
+    pub(crate) fn take_timeline(&mut self) -> Result<Timeline, Error> {
+        match self {
+            Self::Cpu { prepared, .. } => Ok(prepared.take_timeline()),
+            Self::Cuda { prepared, .. } => prepared.take_timeline(),
         }
     }
 
