@@ -1,5 +1,6 @@
 //! `bench`, `tune` and `select`: on ranks of this process, of our launcher, and of others'.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -502,5 +503,38 @@ fn ranks_whose_environments_demand_different_orders_are_told_both() {
     assert_ne!(run.code(), 0, "{}", run.stderr);
     for expected in ["order of reduction", "rank-order", "same-on-all-ranks"] {
         assert!(run.stderr.contains(expected), "{}", run.stderr);
+    }
+}
+
+/// Each rank has a file, and the clocks of all ranks are one.
+#[test]
+fn timelines_of_ranks_overlap_in_each_launch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(BINARY);
+    command
+        .args(words("bench all_reduce --ranks 2 -b 1K -e 1K -n 3 --unregistered"))
+        .env("MSCCLPP_TIMELINE", folder.path());
+    let output = command.output().expect("the binary starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut files: Vec<_> =
+        std::fs::read_dir(&folder).expect("a folder").map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    let mut launches = [BTreeMap::new(), BTreeMap::new()];
+    for (rank, path) in files.iter().enumerate() {
+        let name = path.file_name().expect("a name").to_string_lossy();
+        assert!(name.starts_with(&format!("mscclpp-timeline-rank-{rank}-of-2-")), "{name}");
+        let trace: Vec<Value> = serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON");
+        for event in trace.iter().filter(|event| event["ph"] == "X") {
+            assert_eq!(event["pid"], rank, "{event}");
+            let [begin, duration] = ["ts", "dur"].map(|key| event[key].as_f64().expect("a number"));
+            let times = launches[rank].entry(event["args"]["launch"].as_u64()).or_insert((begin, begin));
+            *times = (times.0.min(begin), times.1.max(begin + duration));
+        }
+    }
+    let [first, second] = launches;
+    assert!(!first.is_empty() && first.keys().eq(second.keys()), "{first:?} {second:?}");
+    // An all-reduce ends on no rank before it has begun on all.
+    for (one, other) in first.values().zip(second.values()) {
+        assert!(one.0 <= other.1 && other.0 <= one.1, "{first:?} {second:?}");
     }
 }

@@ -19,6 +19,7 @@ use super::observed::Observed;
 use super::pending::CallQueue;
 use super::point_to_point::Pairs;
 use super::serve::Prepared;
+use super::timeline;
 use crate::metrics::CallCounters;
 use mscclpp_base::dtype::{DataType, Element, ElementName, ElementType};
 use mscclpp_base::error::Error;
@@ -293,6 +294,7 @@ impl Communicator {
             new.set_timeout(timeout)?;
         }
         self.inner.observed.set_history(new.history());
+        timeline::record(&new, &self.inner.observed.rank);
         Ok(self.inner.executor.get_or_init(|| new))
     }
 

@@ -19,6 +19,7 @@ mod point_to_point;
 mod recovery;
 mod serve;
 mod status;
+mod timeline;
 mod timeout;
 
 #[cfg(feature = "cuda")]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::at_exit;
 use super::buffer::SharedBuffer;
 use super::options::Options;
 use super::session::{CallHistory, Session};
+use super::timeline::TimelineFile;
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_bootstrap::{Bootstrap, MAX_TIMEOUT, place};
@@ -119,6 +121,17 @@ impl Executor {
     pub fn replace_timeout(&self, timeout: Duration) -> Result<Duration, Error> {
         // An `Instant` is bounded.
         Ok(std::mem::replace(&mut self.inner.session()?.options.timeout, timeout.min(MAX_TIMEOUT)))
+    }
+
+    /// Writes the timeline of this rank's later launches to a file that does not exist yet, in Chrome's trace format.
+    ///
+    /// # Errors
+    /// Those of the system; of the kind [`ResourceBusy`](std::io::ErrorKind::ResourceBusy) while another thread is in a call.
+    #[doc(hidden)]
+    pub fn record_timeline(&self, path: &Path) -> std::io::Result<()> {
+        let busy = |_| std::io::Error::from(std::io::ErrorKind::ResourceBusy);
+        self.inner.session().map_err(busy)?.timeline = Some(TimelineFile::create(path)?);
+        Ok(())
     }
 
     /// Returns this rank.

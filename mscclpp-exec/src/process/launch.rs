@@ -17,6 +17,7 @@ use super::session::Session;
 use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
+use mscclpp_base::interpret::timeline::Unrecorded;
 use mscclpp_base::interpret::{AgentState, Params, SLICES, Worker, copy};
 use mscclpp_base::message::Message;
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
@@ -306,7 +307,15 @@ impl PreparedPlan {
                 lasting,
                 has_sent,
             };
-            launch_loop.run()?;
+            match launch_loop.session.timeline.take() {
+                None => launch_loop.run(&mut Unrecorded)?,
+                Some(mut timeline) => {
+                    let result = launch_loop.run(&mut timeline.stamps);
+                    timeline.append(&context.program);
+                    launch_loop.session.timeline = Some(timeline);
+                    result?;
+                }
+            }
             std::mem::forget(revoke);
             copies(launch_loop.views, copy_out, false);
             launch_loop.divide();

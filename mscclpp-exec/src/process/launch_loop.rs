@@ -3,7 +3,9 @@
 use super::calls::BufferArgs;
 use super::plan::PlanState;
 use super::session::{Backoff, PARK_INTERVAL, Session};
+use super::timeline::Recorders;
 use mscclpp_base::error::{BlockedThreadBlock, Error};
+use mscclpp_base::interpret::timeline::Unrecorded;
 use mscclpp_base::interpret::{AgentState, Launch, Params, Progress, SLICES, Space, Worker};
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
 use mscclpp_base::shm::Views;
@@ -92,7 +94,7 @@ impl LaunchLoop<'_> {
     ///
     /// # Errors
     /// [`Error::Bootstrap`], [`Error::Interrupted`], [`Error::LateData`], [`Error::DroppedBuffer`].
-    pub(super) fn run(&mut self) -> Result<(), Error> {
+    pub(super) fn run(&mut self, recorders: &mut impl Recorders) -> Result<(), Error> {
         for (state, agent) in self.states.iter_mut().zip(self.context.agents.clone()) {
             *state = AgentState::begin(self.number, self.context.program.agents[agent].start);
         }
@@ -113,7 +115,7 @@ impl LaunchLoop<'_> {
             if peer_buffers_blocked && self.map_peer_buffers()? {
                 peer_buffers_blocked = false;
             }
-            let pass = self.pass(peer_buffers_blocked)?;
+            let pass = self.pass(peer_buffers_blocked, recorders)?;
             if !finished && self.has_released_peers() {
                 // As early as possible, because peers wait for it.
                 self.session.calls.finish(self.number);
@@ -128,7 +130,7 @@ impl LaunchLoop<'_> {
             }
             if !pass.progress {
                 self.compare()?;
-                self.wait(&mut idle, Awaited::Progress { peer_buffers_blocked })?;
+                self.wait(&mut idle, Awaited::Progress { peer_buffers_blocked }, recorders)?;
             }
         }
         self.compare()?;
@@ -156,7 +158,7 @@ impl LaunchLoop<'_> {
                 return self.session.synchronize_nodes();
             }
             self.serve_nodes(&mut idle)?;
-            self.wait(&mut idle, Awaited::Other)?;
+            self.wait(&mut idle, Awaited::Other, &mut Unrecorded)?;
         }
     }
 
@@ -178,7 +180,7 @@ impl LaunchLoop<'_> {
 
     /// Runs this rank's thread blocks until each of them is blocked or finished.
     #[inline]
-    fn pass(&mut self, peer_buffers_blocked: bool) -> Result<Pass, Error> {
+    fn pass(&mut self, peer_buffers_blocked: bool, recorders: &mut impl Recorders) -> Result<Pass, Error> {
         let mut launch = launch(self.context, self.params, self.views, self.number, self.epoch, peer_buffers_blocked);
         let connections = &self.session.connections;
         if !connections.is_empty() {
@@ -190,12 +192,13 @@ impl LaunchLoop<'_> {
         // sends then leaves with the data.
         for _ in 0..if connections.is_empty() { 1 } else { 2 } {
             pass.done = true;
-            for (code, state) in agents.iter().zip(self.states.iter_mut()) {
+            for (block, (code, state)) in agents.iter().zip(self.states.iter_mut()).enumerate() {
                 if state.at.instr >= code.end {
                     continue;
                 }
                 let before = state.at;
-                pass.done &= launch.run(self.worker, code, state) == Progress::Next;
+                let step = launch.run_recorded(self.worker, code, state, recorders.of(block));
+                pass.done &= step == Progress::Next;
                 pass.progress |= state.at != before;
             }
             if pass.done && !connections.is_empty() {
@@ -327,7 +330,7 @@ impl LaunchLoop<'_> {
             while !self.session.calls.is_finished(local_rank, self.number) {
                 self.compare()?;
                 self.serve_nodes(&mut idle)?;
-                self.wait(&mut idle, Awaited::Finish { local_rank })?;
+                self.wait(&mut idle, Awaited::Finish { local_rank }, &mut Unrecorded)?;
             }
         }
         Ok(())
@@ -338,7 +341,7 @@ impl LaunchLoop<'_> {
         let mut idle = Idle::default();
         while self.pending_senders().next().is_some() {
             self.serve_nodes(&mut idle)?;
-            self.wait(&mut idle, Awaited::Other)?;
+            self.wait(&mut idle, Awaited::Other, &mut Unrecorded)?;
         }
         Ok(())
     }
@@ -349,15 +352,15 @@ impl LaunchLoop<'_> {
     }
 
     /// Waits a little: spins at first, then yields the processor, then parks.
-    fn wait(&mut self, idle: &mut Idle, awaited: Awaited) -> Result<(), Error> {
+    fn wait(&mut self, idle: &mut Idle, awaited: Awaited, recorders: &mut impl Recorders) -> Result<(), Error> {
         if !idle.backoff.wait(self.session.oversubscribed) {
-            self.wait_long(idle, awaited)?;
+            self.wait_long(idle, awaited, recorders)?;
         }
         Ok(())
     }
 
     #[cold]
-    fn wait_long(&mut self, idle: &mut Idle, awaited: Awaited) -> Result<(), Error> {
+    fn wait_long(&mut self, idle: &mut Idle, awaited: Awaited, recorders: &mut impl Recorders) -> Result<(), Error> {
         let timeout = self.session.options.timeout;
         if idle.timeout.is_none() {
             self.session.history.wait_in(self.number);
@@ -380,7 +383,7 @@ impl LaunchLoop<'_> {
         let token = self.session.calls.prepare_park();
         let has_arrived = match awaited {
             Awaited::Progress { peer_buffers_blocked } => {
-                (peer_buffers_blocked && self.have_started()) || self.pass(peer_buffers_blocked)?.progress
+                (peer_buffers_blocked && self.have_started()) || self.pass(peer_buffers_blocked, recorders)?.progress
             }
             Awaited::Finish { local_rank } => self.session.calls.is_finished(local_rank, self.number),
             Awaited::Other => false,

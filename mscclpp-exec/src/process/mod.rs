@@ -39,6 +39,7 @@ mod prepare;
 mod report;
 mod session;
 #[cfg(feature = "cuda")]
+mod timeline;
 mod told_calls;
 mod wire;
 

@@ -81,6 +81,7 @@ impl Session {
             ),
             oversubscribed: affinity.is_oversubscribed(&affinities),
             has_device: false,
+            timeline: None,
             compared: vec![0; locals.len()].into(),
             bootstrap,
             options,

@@ -24,6 +24,7 @@ use super::calls::Calls;
 use super::options::Options;
 use super::plan::Prepared;
 use super::plan_memory::{PlanMemory, SlabPool};
+use super::timeline::TimelineFile;
 use super::wire::NodeConnections;
 use crate::places::{CallPlace, PlaceNumbers};
 use mscclpp_base::error::Error;
@@ -76,6 +77,8 @@ pub struct Session {
     pub(super) oversubscribed: bool,
     /// Whether this rank launches on a device, where nothing tells how far the launches are when the process exits.
     pub(super) has_device: bool,
+    /// The file for the timeline of launches, if they are recorded.
+    pub(super) timeline: Option<TimelineFile>,
 }
 
 impl Session {

@@ -1,0 +1,95 @@
+//! A file with the timeline of a rank's launches.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::timeline::Timeline;
+use mscclpp_base::interpret::ResolvedPlan;
+use mscclpp_base::interpret::timeline::{Recorder, Stamps, Unrecorded};
+
+/// Number of operations after which no more are written: about 200 MB.
+const MAX_OPERATIONS: usize = 1_000_000;
+
+/// The recorders of a rank's thread blocks.
+pub(super) trait Recorders {
+    /// Returns the one of the thread block of this number among those of the rank.
+    fn of(&mut self, block: usize) -> &mut impl Recorder;
+}
+
+impl Recorders for Unrecorded {
+    #[inline(always)]
+    fn of(&mut self, _: usize) -> &mut impl Recorder {
+        self
+    }
+}
+
+impl Recorders for Vec<Stamps> {
+    fn of(&mut self, block: usize) -> &mut impl Recorder {
+        if self.len() <= block {
+            self.resize_with(block + 1, Stamps::default);
+        }
+        &mut self[block]
+    }
+}
+
+/// A trace of which each launch appends its events.
+pub(super) struct TimelineFile {
+    path: PathBuf,
+    /// None after a failure.
+    file: Option<BufWriter<File>>,
+    pub(super) stamps: Vec<Stamps>,
+    num_operations: usize,
+    /// Names of ranks and thread blocks that are in the file.
+    names: BTreeSet<String>,
+    /// What precedes the next event.
+    separator: &'static str,
+}
+
+impl TimelineFile {
+    /// Creates the file, which does not exist yet.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let mut file = BufWriter::new(File::create_new(path)?);
+        file.write_all(b"[")?;
+        let (stamps, names) = Default::default();
+        Ok(Self { path: path.to_owned(), file: Some(file), stamps, num_operations: 0, names, separator: "" })
+    }
+
+    /// Appends what was recorded of a launch.
+    pub(super) fn append(&mut self, program: &ResolvedPlan) {
+        let timeline = Timeline::new(program, self.stamps.iter_mut().flat_map(Stamps::take));
+        if let Err(error) = self.write(&timeline) {
+            log::warn!("the timeline in {} ends: {error}", self.path.display());
+            self.file = None;
+        }
+    }
+
+    fn write(&mut self, timeline: &Timeline) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        if self.num_operations + timeline.events.len() > MAX_OPERATIONS {
+            file.write_all(b"\n]\n")?;
+            file.flush()?;
+            return Err(io::Error::other(format!("a file has at most {MAX_OPERATIONS} operations")));
+        }
+        self.num_operations += timeline.events.len();
+        for event in timeline.trace_events() {
+            let is_operation = event["ph"] == "X";
+            let text = event.to_string();
+            if is_operation || self.names.insert(text.clone()) {
+                write!(file, "{}\n{text}", std::mem::replace(&mut self.separator, ","))?;
+            }
+        }
+        // A trace without its end is valid, so that of a rank that is killed has the launches before.
+        file.flush()
+    }
+}
+
+impl Drop for TimelineFile {
+    fn drop(&mut self) {
+        if let Some(file) = &mut self.file {
+            // A destructor cannot report a failure.
+            let _ = file.write_all(b"\n]\n").and_then(|()| file.flush());
+        }
+    }
+}
