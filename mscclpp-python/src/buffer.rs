@@ -1,4 +1,4 @@
-//! Registered memory as tensors of Python: exported by DLPack, and found by its address in calls.
+//! Memory of this package as tensors of Python: exported by DLPack, and found by its address in calls.
 
 use std::ffi::{CStr, c_void};
 
@@ -23,8 +23,8 @@ struct Managed {
     tensor: DlTensor,
     shape: [i64; 1],
     strides: [i64; 1],
-    /// The memory.
-    buffer: SharedBuffer<u8>,
+    /// Keeps the memory.
+    owner: Box<dyn Send>,
 }
 
 /// Ends a tensor that [`PyBuffer::__dlpack__`] exported.
@@ -44,27 +44,39 @@ unsafe extern "C" fn delete_capsule(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Registered memory, which one tensor takes: calls on any part of that tensor use it without copies.
+/// Memory that one tensor takes.
 #[pyclass(name = "Buffer", module = "mscclpp_rs._native")]
 pub(crate) struct PyBuffer {
-    buffer: Option<SharedBuffer<u8>>,
+    address: usize,
+    len: usize,
+    /// As DLPack names it.
+    device: (i32, i32),
+    /// Keeps the memory; none once a tensor does.
+    owner: Option<Box<dyn Send + Sync>>,
 }
 
 impl PyBuffer {
-    pub(crate) fn new(buffer: SharedBuffer<u8>) -> Self {
-        Self { buffer: Some(buffer) }
+    /// Returns registered memory: calls on any part of its tensor use it without copies.
+    pub(crate) fn new(mut buffer: SharedBuffer<u8>) -> Self {
+        let (address, len) = (buffer.as_mut_ptr() as usize, buffer.len());
+        Self { address, len, device: DlTensor::CPU, owner: Some(Box::new(buffer)) }
+    }
+
+    /// Returns memory of a CUDA device, which `owner` keeps.
+    pub(crate) fn on_device(address: u64, len: usize, device: u32, owner: Box<dyn Send + Sync>) -> Self {
+        Self { address: address as usize, len, device: DlTensor::cuda(device), owner: Some(owner) }
     }
 }
 
 #[pymethods]
 impl PyBuffer {
-    /// Returns the device type and number of DLPack: the CPU.
+    /// Returns the device type and number of DLPack.
     fn __dlpack_device__(&self) -> (i32, i32) {
-        (1, 0)
+        self.device
     }
 
     /// Exports the memory as a tensor of bytes, once. Raises `BufferError` later, for other devices, for copies, and for versions of DLPack
-    /// before 1.
+    /// before 1. No work uses the memory yet, so any stream may.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__(
         &mut self,
@@ -74,15 +86,18 @@ impl PyBuffer {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Py<PyAny>> {
-        if stream.is_some() || copy == Some(true) || dl_device.is_some_and(|device| device != (1, 0)) {
-            return Err(PyBufferError::new_err("expected no stream, no copy and the CPU as the device"));
+        let is_stream_of_cpu = stream.is_some() && self.device == DlTensor::CPU;
+        if is_stream_of_cpu || copy == Some(true) || dl_device.is_some_and(|device| device != self.device) {
+            let (kind, number) = self.device;
+            let text = format!("expected no copy, no stream of the CPU, and device {number} of DLPack's type {kind}");
+            return Err(PyBufferError::new_err(text));
         }
         if max_version.is_none_or(|(major, _)| major < 1) {
             return Err(PyBufferError::new_err("expected DLPack 1 or later"));
         }
-        let mut buffer = self.buffer.take().ok_or_else(|| PyBufferError::new_err("the memory was exported already"))?;
-        let len = i64::try_from(buffer.len()).map_err(|_| PyBufferError::new_err("the memory is too large"))?;
-        let tensor = DlTensor::of_bytes(buffer.as_mut_ptr());
+        let owner = self.owner.take().ok_or_else(|| PyBufferError::new_err("the memory was exported already"))?;
+        let len = i64::try_from(self.len).map_err(|_| PyBufferError::new_err("the memory is too large"))?;
+        let tensor = DlTensor::of_device_bytes(self.address as *mut u8, self.device);
         let managed = Managed {
             major: 1,
             minor: 0,
@@ -92,7 +107,7 @@ impl PyBuffer {
             tensor,
             shape: [len],
             strides: [1],
-            buffer,
+            owner,
         };
         let managed = Box::into_raw(Box::new(managed));
         // SAFETY: the box was made above, and nothing else refers to it yet. Its arrays do not move.

@@ -44,10 +44,10 @@ fn written<T: Element>(view: &View) -> DeviceViewMut<'static, T> {
 }
 
 /// A call on a stream.
-struct OnDevice<'a> {
+pub(crate) struct OnDevice<'a> {
     comm: &'a Communicator,
-    on: OnStream<'a>,
-    stream: &'a Stream,
+    pub(crate) on: OnStream<'a>,
+    pub(crate) stream: &'a Stream,
     rank: usize,
     /// Memory of the call: as many bytes as it asked for.
     temporary: Option<View>,
@@ -77,7 +77,7 @@ impl Devices {
     }
 
     /// Runs `call` on a stream of PyTorch's.
-    fn on_stream<R>(
+    pub(crate) fn on_stream<R>(
         &mut self,
         comm: &Communicator,
         number: u32,
@@ -221,7 +221,8 @@ impl OnDevice<'_> {
         })
     }
 
-    fn run(&self, call: &Call) -> Result<(), Failure> {
+    /// Makes a call whose tensors are on the device.
+    pub(crate) fn run(&self, call: &Call) -> Result<(), Failure> {
         let (on, _name) = (self.on, place::enter_name(call.name()));
         let sum = |views: &[View]| views.iter().map(|view| view.bytes).sum::<usize>();
         match call {
@@ -328,7 +329,8 @@ impl OnDevice<'_> {
     }
 }
 
-fn plain(operator: Operator) -> Result<(mscclpp_core::types::ReduceOp, DataType), Failure> {
+/// Returns a reduction that calls on devices have, with its type.
+pub(crate) fn plain(operator: Operator) -> Result<(mscclpp_core::types::ReduceOp, DataType), Failure> {
     match operator {
         Operator::Plain(op, dtype) => Ok((op, dtype)),
         Operator::Fold(..) => Err(unsupported("a reduction of bits or 16-bit integers on a device")),

@@ -21,6 +21,7 @@ mod queue;
 mod recorder;
 mod selection;
 mod signals;
+mod symmetric;
 mod tensor;
 mod work;
 
@@ -47,6 +48,8 @@ mod _native {
     use crate::recorder::{Handle, Recorder};
     #[pymodule_export]
     use crate::selection::{register_default_plan, remove_default_plan, set_default_order, set_selector};
+    #[pymodule_export]
+    use crate::symmetric::{PySymmetricMemory, PySymmetricWindow};
     #[pymodule_export]
     use crate::tensor::use_tensors;
     #[pymodule_export]

@@ -30,10 +30,23 @@ pub(crate) struct DlTensor {
 impl DlTensor {
     /// Returns a tensor of bytes on the CPU, without dimensions.
     pub(crate) fn of_bytes(data: *mut u8) -> Self {
+        Self::of_device_bytes(data, Self::CPU)
+    }
+
+    /// The CPU, as DLPack names it.
+    pub(crate) const CPU: (i32, i32) = (HOST[0], 0);
+
+    /// Returns a CUDA device, as DLPack names it.
+    pub(crate) const fn cuda(number: u32) -> (i32, i32) {
+        (CUDA[0], number.cast_signed())
+    }
+
+    /// Returns a tensor of bytes on a device, without dimensions.
+    pub(crate) fn of_device_bytes(data: *mut u8, (device_type, device_id): (i32, i32)) -> Self {
         Self {
             data: data.cast(),
-            device_type: HOST[0],
-            device_id: 0,
+            device_type,
+            device_id,
             num_dimensions: 0,
             code: 1,
             bits: 8,

@@ -118,6 +118,13 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
             add(Trial::test(name, move || follow_python(&python, backend, variables)));
         }
     }
+    if version == VERSIONS[0].0 {
+        for (ranks, with) in [(2, ""), (4, "_with_multicast_objects")] {
+            let name = format!("pytorch_{version}_own_backend_has_symmetric_memory{with}");
+            let python = python.clone();
+            add(Trial::test(name, move || run_on_own_backend(&python, "symmetric_memory", 10, ranks)));
+        }
+    }
     let name = format!("pytorch_{version}_exchanges_of_communicators_of_pairs_equal_those_of_the_cpu");
     let of_pairs = python.clone();
     add(Trial::test(name, move || run_job(&of_pairs, "exchanges", 8, 2, &[("LAZY", "1")])));
@@ -207,8 +214,11 @@ pub(crate) fn run_job(
         ("LD_PRELOAD", "libcudart.so.13:libnccl.so.2"),
         ("MASTER_ADDR", "127.0.0.1"),
         ("MASTER_PORT", &*number),
-        // PyTorch 2.11 has a memory pool of NCCL's only on devices with multicast objects.
-        ("MSCCLPP_MOCK_MULTICAST", if job == "memory" { "8" } else { "0" }),
+        // PyTorch 2.11 has a memory pool of NCCL's only on devices with multicast objects; windows of this backend have them as well.
+        (
+            "MSCCLPP_MOCK_MULTICAST",
+            if job == "memory" || (job == "symmetric_memory" && ranks == 4) { "8" } else { "0" },
+        ),
     ];
     variables.extend(others);
     let mut arguments = vec![path.to_string_lossy().into_owned()];

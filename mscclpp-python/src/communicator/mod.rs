@@ -21,15 +21,16 @@ use pyo3::prelude::*;
 use self::arguments::{pairs_of, same_bytes, same_kind};
 pub(crate) use self::join::Listener;
 use self::join::options;
-use self::ranks::Ranks;
+pub(crate) use self::ranks::Ranks;
 use crate::buffer::PyBuffer;
 use crate::call::Call;
-use crate::device::Transfer;
+use crate::device::{OnDevice, Transfer};
 use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
 use crate::plan::Plan;
 use crate::selection::order_policy;
 use crate::signals::{interruptible, raise_signal};
+use crate::symmetric::{PySymmetricMemory, PySymmetricWindow, SignalAction};
 use crate::tensor::{View, current_stream, views};
 use crate::work::{PyWork, SIGNAL_INTERVAL};
 
@@ -49,6 +50,25 @@ pub(crate) struct PyCommunicator {
 }
 
 impl PyCommunicator {
+    /// Enqueues a signal or a wait on the current stream.
+    fn signal(
+        &self,
+        py: Python<'_>,
+        name: &'static str,
+        window: &PySymmetricWindow,
+        action: SignalAction,
+        at: (u32, u32),
+        timeout: i64,
+    ) -> PyResult<()> {
+        let (number, timeout) = (window.device(), self.ranks.timeout(timeout));
+        let stream = current_stream(py, number)?;
+        self.enqueue(py, name, timeout, |comm, devices| {
+            let timeout = timeout.unwrap_or_else(|| comm.timeout());
+            comm.check()?;
+            devices.on_stream(comm, number, stream, 0, |device| window.enqueue(action, at, timeout, device.stream))
+        })
+    }
+
     /// Makes a call in the order of those that were started.
     fn in_turn<R: Send>(
         &self,
@@ -310,6 +330,76 @@ impl PyCommunicator {
         let stream = current_stream(py, device)?;
         let timeout = self.ranks.timeout(-1);
         self.enqueue(py, NAME, timeout, |comm, devices| devices.transfer(comm, device, stream, &transfers))
+    }
+
+    /// Maps memory of all ranks, with counters for the signals of a number of channels. A call of all ranks with as many bytes and channels.
+    fn map_symmetric(
+        &self,
+        py: Python<'_>,
+        memory: &PySymmetricMemory,
+        num_channels: u32,
+    ) -> PyResult<PySymmetricWindow> {
+        let number = memory.device();
+        let stream = current_stream(py, number)?;
+        let mut window = None;
+        self.enqueue(py, "rendezvous", self.ranks.timeout(-1), |comm, devices| {
+            let map = |on: &OnDevice<'_>| PySymmetricWindow::new(Arc::clone(&self.ranks), memory, num_channels, on);
+            window = Some(devices.on_stream(comm, number, stream, 0, map)?);
+            Ok(())
+        })?;
+        window.ok_or_else(|| Failure::of_kind("error", "rendezvous", "no memory was mapped".into()).into())
+    }
+
+    /// Replaces a tensor of a window by the reduction of all ranks' tensors at the same place.
+    fn all_reduce_symmetric(
+        &self,
+        window: &PySymmetricWindow,
+        tensor: &Object<'_>,
+        op: u8,
+        timeout: i64,
+    ) -> PyResult<()> {
+        let (py, number, view, op) = (tensor.py(), window.device(), View::new(tensor)?, TorchOp::new(op)?);
+        let stream = current_stream(py, number)?;
+        self.enqueue(py, "all_reduce", self.ranks.timeout(timeout), |comm, devices| {
+            devices.on_stream(comm, number, stream, 0, |device| window.all_reduce(&view, op, device))
+        })
+    }
+
+    /// Returns the bytes that the last collective call on a device has copied to internal memory and from it.
+    fn bytes_copied(&self, py: Python<'_>, device: u32) -> PyResult<u64> {
+        let (stream, mut bytes) = (current_stream(py, device)?, 0);
+        self.enqueue(py, "bytes_copied", None, |comm, devices| {
+            let last = devices.on_stream(comm, device, stream, 0, |device| Ok(device.on.last_call()?))?;
+            bytes = last.map_or(0, |call| call.bytes_copied);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    /// Enqueues a signal to rank `peer` on the current stream of the window's device, after the work that precedes it.
+    fn put_signal(&self, py: Python<'_>, window: &PySymmetricWindow, peer: u32, channel: u32) -> PyResult<()> {
+        self.signal(py, "put_signal", window, SignalAction::Send, (peer, channel), -1)
+    }
+
+    /// Lets the current stream of the window's device wait for a signal of rank `peer`. A rank that is lost or late ends the wait and fails
+    /// the group.
+    fn wait_signal(
+        &self,
+        py: Python<'_>,
+        window: &PySymmetricWindow,
+        peer: u32,
+        channel: u32,
+        timeout: i64,
+    ) -> PyResult<()> {
+        self.signal(py, "wait_signal", window, SignalAction::Wait, (peer, channel), timeout)
+    }
+
+    /// Enqueues a barrier on the current stream of a device.
+    fn barrier_on_device(&self, py: Python<'_>, device: u32, timeout: i64) -> PyResult<()> {
+        let stream = current_stream(py, device)?;
+        self.enqueue(py, "barrier", self.ranks.timeout(timeout), |comm, devices| {
+            devices.on_stream(comm, device, stream, 0, |device| Ok(device.on.barrier()?))
+        })
     }
 
     /// Waits for the calls on the current stream of the device, if there were any.
