@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mscclpp._core.comm import ExecutionPlan
+from mscclpp_rs import _selection
 
 __all__ = ["ExecutionPlanHandle", "ExecutionPlanRegistry", "PlanHandle", "Request", "register", "set_selector"]
 
@@ -145,11 +146,35 @@ class ExecutionPlanRegistry:
         return serving[0] if self._selector is None and self._default_selector is None else None
 
 
+# The plans that calls of `torch.distributed` have, by the names under which they have them.
+_of_calls: dict[str, ExecutionPlanHandle] = {}
+
+
 def register(plan: ExecutionPlanHandle) -> None:
-    """Adds a plan to the registry of the process."""
+    """Adds a plan to the registry of the process, and to the groups of `torch.distributed` that are created afterwards: those of the
+    backend `mscclpp`, and of nccl where this project's library serves it."""
     ExecutionPlanRegistry().register_plan(plan)
+    # Plans of one name are told apart.
+    name = f"{plan.plan.name}-{plan.plan.plan.digest}"
+    if name not in _of_calls:
+        _selection.register_plan(plan.plan.plan, name)
+    _of_calls[name] = plan
 
 
 def set_selector(selector: Selector) -> None:
-    """Sets the selector of the registry of the process."""
+    """Sets the selector of the registry of the process, and of calls of `torch.distributed` for which there is a registered plan."""
     ExecutionPlanRegistry().set_selector(selector)
+
+    def select(call: _selection.SelectorCall, names: list[str]) -> str | None:
+        serving = {id(plan): name for name, plan in _of_calls.items() if name in names}
+        if not serving:
+            return None
+        # Addresses are equal if the call is in place.
+        addresses = (0, 0 if call.in_place else 1)
+        request = Request(call.collective, call.num_ranks, call.ranks_per_node, call.input_bytes, *addresses)
+        found = selector({call.collective: [plan for plan in _of_calls.values() if id(plan) in serving]}, request)
+        if found is not None and id(found) not in serving:
+            raise TypeError(f"expected the selector to return one of the plans or None, found {found!r}")
+        return None if found is None else serving[id(found)]
+
+    _selection.set_selector(select)

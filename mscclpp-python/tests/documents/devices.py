@@ -18,6 +18,7 @@ from blocks import documents, read
 
 import mscclpp
 import mscclpp.utils as mscclpp_utils
+import mscclpp_rs
 
 DOCUMENTS = {path.name[:3]: read(path) for path in documents()}
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -105,6 +106,8 @@ def plan_of_nccl(comm: mscclpp.CommGroup) -> None:
     dist.all_reduce(tensor)
     is_sum(tensor)
     assert names["x"].shape == (12 << 20,)
+    counts = mscclpp_rs.call_counts()
+    assert sum(number for name, number in counts.items() if name.startswith("allreduce_nvls")) == 2, counts
 
 
 def tuning(comm: mscclpp.CommGroup) -> None:
