@@ -153,7 +153,20 @@ def ranks_whose_selectors_differ_get_an_error_that_names_both():
         assert expected in str(error), (expected, error)
 
 
+def refuse_wrong_plan():
+    """Registers a plan that was read without the checks, which the library makes."""
+    text = mscclpp_rs.Plan.builtin("allreduce_ring", SIZE, in_place=True).text()
+    unchecked = mscclpp_rs.Plan.load(text.replace(f"    wait memory rank {1 % SIZE}\n", "", 1).encode(), check=False)
+    try:
+        mscclpp_rs.register_plan(unchecked, name="mine")
+    except mscclpp_rs.Error as error:
+        assert "M0201" in str(error), error
+    else:
+        raise AssertionError("accepted")
+
+
 if __name__ == "__main__":
+    refuse_wrong_plan()
     assert mscclpp_rs.register_plan(renamed("mine", in_place=True)) == "mine"
     mscclpp_rs.set_selector(select)
     # PyTorch's older backend reports groups that have failed when they are destroyed.
