@@ -6,7 +6,7 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 29] = [
+const KNOWN: [&str; 30] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
@@ -31,6 +31,7 @@ const KNOWN: [&str; 29] = [
     "SECRET",
     "SOCKET_FAMILY",
     "SOCKET_IFNAME",
+    "TIMELINE",
     "TIMEOUT",
     "TRANSPORT",
     "TUNING_TABLE",

@@ -139,8 +139,15 @@ pub mod runtime {
     /// Which algorithm serves a call.
     pub mod select {
         pub use mscclpp_select::{
-            Algorithm, Backend, Buffers, Call, Choice, Config, Explanation, OrderPolicy, Registry, Request,
+            Algorithm, Backend, Buffers, Call, Choice, Config, DecidedBy, Explanation, OrderPolicy, Registry, Request,
         };
+
+        /// What communicators that are created afterwards have, and the selector of the process.
+        pub mod defaults {
+            pub use mscclpp_select::defaults::{
+                SelectorCall, SelectorError, clear_selector, register_plan, remove_plan, set_order_policy, set_selector,
+            };
+        }
     }
 
     /// Which algorithm is fastest, measured.

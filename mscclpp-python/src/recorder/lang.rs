@@ -139,30 +139,25 @@ fn of_context<'c>(
 /// Makes a call of a reference, and returns the references that it gives.
 fn of_chunk<'c>(on: &ChunkRef<'c>, method: &str, given: &Arguments<'_, 'c>) -> Option<Vec<ChunkRef<'c>>> {
     let target = || Some((given.number(0)?, given.buffer(1), given.int(2)?, given.number(3)?));
-    Some(vec![match method {
-        "put" | "get" | "signal" | "wait" | "flush" => {
-            let ((rank, buffer, index, block), channel) = (target()?, given.channel(4));
-            match method {
-                "put" => on.put(rank, buffer, index, block, channel),
-                "get" => return skip(on.get(rank, buffer, index, block, channel)),
-                "signal" => return skip(on.signal(rank, buffer, index, block, channel)),
-                "wait" => return skip(on.wait(rank, buffer, index, block, channel)),
-                _ => return skip(on.flush(rank, buffer, index, block, channel)),
-            }
-        }
-        "copy" | "copy_packet" => {
+    let channel = given.channel(4);
+    let made = match method {
+        "put" => {
             let (rank, buffer, index, block) = target()?;
-            if method == "copy" {
-                on.copy(rank, buffer, index, block)
-            } else {
-                on.copy_packet(rank, buffer, index, block)
-            }
+            on.put(rank, buffer, index, block, channel)
+        }
+        "copy" => {
+            let (rank, buffer, index, block) = target()?;
+            on.copy(rank, buffer, index, block)
+        }
+        "copy_packet" => {
+            let (rank, buffer, index, block) = target()?;
+            on.copy_packet(rank, buffer, index, block)
         }
         "put_packet" => {
             let (rank, buffer, index, block) = target()?;
             let options = PacketOptions {
                 src_format: if given.name(7) == Some("packet") { DataFormat::Packet } else { DataFormat::Raw },
-                chan_type: given.channel(4),
+                chan_type: channel,
                 temp_buffer: given.buffer(5),
                 temp_buffer_index: given.int(6)?,
             };
@@ -176,13 +171,22 @@ fn of_chunk<'c>(on: &ChunkRef<'c>, method: &str, given: &Arguments<'_, 'c>) -> O
                 given.numbers(0)?.into_iter().map(|number| given.references.get(number).copied()).collect();
             on.group_load_reduce(&others?, given.number(1)?)
         }
-        "group_store" => return skip(on.group_store(&given.numbers(0)?, given.number(1)?)),
         "split" => return Some(on.split(given.number(0)?)),
-        _ => return None,
-    }])
-}
-
-/// A call that gives no reference.
-fn skip<'c>((): ()) -> Option<Vec<ChunkRef<'c>>> {
-    None
+        // Calls that give none.
+        "group_store" => {
+            on.group_store(&given.numbers(0)?, given.number(1)?);
+            return None;
+        }
+        _ => {
+            let (rank, buffer, index, block) = target()?;
+            match method {
+                "get" => on.get(rank, buffer, index, block, channel),
+                "signal" => on.signal(rank, buffer, index, block, channel),
+                "wait" => on.wait(rank, buffer, index, block, channel),
+                _ => on.flush(rank, buffer, index, block, channel),
+            }
+            return None;
+        }
+    };
+    Some(vec![made])
 }
