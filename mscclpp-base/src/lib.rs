@@ -37,6 +37,7 @@ pub mod random;
 #[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
 pub mod shm;
 pub mod system;
+pub mod timeline;
 
 pub use dtype::{DataType, E4m3, E4m3B15, E5m2, Element, ElementName, ElementType, ParseDataTypeError};
 pub use error::Error;

@@ -44,7 +44,6 @@ pub mod places;
 #[cfg(feature = "process")]
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;
-pub mod timeline;
 pub mod verify;
 
 #[doc(hidden)]
@@ -53,6 +52,7 @@ pub use mscclpp_base::__half;
 #[doc(hidden)]
 pub use mscclpp_base::shm::ProcessMark as __ProcessMark;
 pub use mscclpp_base::system::{AvailableMemory, ControlGroup, ExceededLimit, SystemLimit, available_memory};
+pub use mscclpp_base::timeline;
 pub use mscclpp_base::{
     AccumType, DataType, E4m3, E4m3B15, E5m2, Element, ElementName, ElementType, Error, Message, PacketType,
     ParseDataTypeError, error, file, with_type,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mscclpp_communicator::Communicator;
 use mscclpp_core::threads;
 use mscclpp_exec::cuda::{
     Device, DeviceMut, DeviceRef, DeviceVec, Event, Lent, NotRegistered, PeerWindow, Registered, Stream,
@@ -17,7 +18,6 @@ use pyo3::prelude::*;
 
 use crate::buffer::PyBuffer;
 use crate::call::Call;
-use crate::communicator::Ranks;
 use crate::device::{OnDevice, plain};
 use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
@@ -132,7 +132,7 @@ impl Mapped {
     }
 
     /// Checks the ranks while waits are pending. A wait that is late fails the group.
-    fn watch(&self, ranks: &Ranks) {
+    fn watch(&self, comm: &Communicator) {
         loop {
             thread::sleep(CHECK_INTERVAL);
             let mut state = self.lock();
@@ -144,9 +144,9 @@ impl Mapped {
             let late = state.waits.iter().find(|(_, deadline, _)| Instant::now() >= *deadline).map(|(.., rank)| *rank);
             drop(state);
             if let Some(rank) = late {
-                ranks.comm.abort(&format!("symmetric memory: rank {rank} has not sent a signal within the timeout"));
+                comm.abort(&format!("symmetric memory: rank {rank} has not sent a signal within the timeout"));
             }
-            if ranks.comm.check().is_err() {
+            if comm.check().is_err() {
                 // Without a driver nothing can be done.
                 let _ = self.release();
                 self.lock().is_watched = false;
@@ -173,7 +173,7 @@ unsafe impl<T: Element> DeviceMut<T> for Part<'_> {
 #[pyclass(name = "SymmetricWindow", module = "mscclpp_rs._native", frozen)]
 pub(crate) struct PySymmetricWindow {
     mapped: Arc<Mapped>,
-    ranks: Arc<Ranks>,
+    comm: Communicator,
 }
 
 /// Whether a stream sends a signal or waits for one.
@@ -186,12 +186,12 @@ pub(crate) enum SignalAction {
 impl PySymmetricWindow {
     /// Maps the memory of all ranks. A call of all ranks.
     pub(crate) fn new(
-        ranks: Arc<Ranks>,
+        comm: Communicator,
         memory: &PySymmetricMemory,
         num_channels: u32,
         on: &OnDevice<'_>,
     ) -> Result<Self, Failure> {
-        let (rank, num_ranks) = (ranks.comm.rank(), ranks.comm.num_ranks());
+        let (rank, num_ranks) = (comm.rank(), comm.num_ranks());
         let num_counters = (num_channels * num_ranks) as usize;
         let numbers = vec![0; num_counters];
         let state = Mutex::new(State { num_sent: numbers.clone(), num_awaited: numbers, ..State::default() });
@@ -206,7 +206,7 @@ impl PySymmetricWindow {
         };
         let mapped =
             Mapped { peers, own, registered, counters, received, rank, num_ranks, device, number, num_channels, state };
-        Ok(Self { mapped: Arc::new(mapped), ranks })
+        Ok(Self { mapped: Arc::new(mapped), comm })
     }
 
     pub(crate) fn device(&self) -> u32 {
@@ -267,8 +267,8 @@ impl PySymmetricWindow {
                 state.num_awaited[at] += 1;
                 state.waits.push((stream.untimed_event()?, Instant::now() + timeout, peer));
                 if !state.is_watched {
-                    let (mapped, ranks) = (Arc::clone(mapped), Arc::clone(&self.ranks));
-                    let started = threads::named("mscclpp signals").spawn(move || mapped.watch(&ranks));
+                    let (mapped, comm) = (Arc::clone(mapped), self.comm.clone());
+                    let started = threads::named("mscclpp signals").spawn(move || mapped.watch(&comm));
                     started.map_err(|error| Error::SpawnThread(error.to_string()))?;
                     state.is_watched = true;
                 }

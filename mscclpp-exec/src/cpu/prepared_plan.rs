@@ -10,7 +10,6 @@ use super::executor::{Inner, LaunchLock, lock};
 use super::plan_state::{Outcome, PlanState, Scratch};
 use super::pool::{Job, Pool};
 use super::schedule::Plain;
-use crate::timeline::Timeline;
 use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
@@ -20,6 +19,7 @@ use mscclpp_base::memory::check_available;
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::Line;
 use mscclpp_base::random::Random;
+use mscclpp_base::timeline::Timeline;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///

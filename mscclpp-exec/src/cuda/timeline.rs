@@ -8,12 +8,12 @@ use super::jit::{Function, Source};
 use super::memory::DeviceMemory;
 use super::plan_state::DevicePlanState;
 use super::prepared_plan::{PreparedPlan, check_co_resident};
-use crate::timeline::Timeline;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::timeline::Stamp;
 use mscclpp_base::interpret::{Params, ResolvedPlan};
 use mscclpp_base::message::Message;
 use mscclpp_base::system::precise_time;
+use mscclpp_base::timeline::Timeline;
 
 /// A stamp as the kernel writes it.
 #[repr(C)]

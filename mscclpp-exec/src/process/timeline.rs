@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::timeline::Timeline;
 use mscclpp_base::interpret::ResolvedPlan;
 use mscclpp_base::interpret::timeline::{Recorder, Stamps, Unrecorded};
+use mscclpp_base::timeline::Timeline;
 
 /// Number of operations after which no more are written: about 200 MB.
 const MAX_OPERATIONS: usize = 1_000_000;

@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use self::arguments::{pairs_of, same_bytes, same_kind};
 pub(crate) use self::join::Listener;
 use self::join::options;
-pub(crate) use self::ranks::Ranks;
+use self::ranks::Ranks;
 use crate::buffer::PyBuffer;
 use crate::call::Call;
 use crate::device::{OnDevice, Transfer};
@@ -343,7 +343,7 @@ impl PyCommunicator {
         let stream = current_stream(py, number)?;
         let mut window = None;
         self.enqueue(py, "rendezvous", self.ranks.timeout(-1), |comm, devices| {
-            let map = |on: &OnDevice<'_>| PySymmetricWindow::new(Arc::clone(&self.ranks), memory, num_channels, on);
+            let map = |on: &OnDevice<'_>| PySymmetricWindow::new(self.ranks.comm.clone(), memory, num_channels, on);
             window = Some(devices.on_stream(comm, number, stream, 0, map)?);
             Ok(())
         })?;

@@ -15,8 +15,8 @@ use crate::point_to_point::PointToPoint;
 use crate::queue::Queue;
 
 /// A rank and the state of its calls.
-pub(crate) struct Ranks {
-    pub(crate) comm: Communicator,
+pub(super) struct Ranks {
+    pub(super) comm: Communicator,
     pub(super) queue: Arc<Queue>,
     pub(super) staging: Mutex<Staging>,
     pub(super) devices: Mutex<Devices>,

@@ -1,11 +1,11 @@
 //! Timelines of launches: when each thread block executed which operation, and how long it waited in it.
 //!
-//! [`cpu::PreparedPlan::start_timeline`](crate::cpu::PreparedPlan::start_timeline) begins one; `mscclpp run --timeline` and
-//! `MSCCLPP_TIMELINE` write it as a file in Chrome's trace format, which Perfetto shows.
+//! Prepared plans of executors record them; `mscclpp run --timeline` and `MSCCLPP_TIMELINE` write them as files in Chrome's trace format,
+//! which Perfetto shows.
 
-use mscclpp_base::interpret::ResolvedPlan;
-use mscclpp_base::interpret::program::Block;
-use mscclpp_base::interpret::timeline::Stamp;
+use crate::interpret::ResolvedPlan;
+use crate::interpret::program::Block;
+use crate::interpret::timeline::Stamp;
 use mscclpp_core::origin::SourceLocation;
 use mscclpp_core::plan::raw::OpKind;
 
@@ -48,7 +48,7 @@ pub struct Event {
 
 impl Timeline {
     /// Creates a timeline of stamps of a plan.
-    pub(crate) fn new(program: &ResolvedPlan, stamps: impl IntoIterator<Item = Stamp>) -> Self {
+    pub fn new(program: &ResolvedPlan, stamps: impl IntoIterator<Item = Stamp>) -> Self {
         let mut blocks: Vec<&Block> = program.agents.iter().filter(|code| code.start < code.end).collect();
         blocks.sort_unstable_by_key(|code| code.start);
         let event = |stamp: Stamp| {
