@@ -38,6 +38,7 @@ mod counts;
 mod dataflow;
 mod deadlock;
 mod execute;
+pub mod execution;
 mod execution_trace;
 mod instances;
 
