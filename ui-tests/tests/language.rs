@@ -24,6 +24,7 @@ const SOURCES: &[&str] = &[
     "mscclpp-fuzz/src",
     "mscclpp-macros/src",
     "mscclpp-plan/src",
+    "mscclpp-predict/src",
     "mscclpp-select/src",
     "mscclpp-transport/src",
     "mscclpp-validate/src",

@@ -1,0 +1,133 @@
+//! Bounds that were derived manually, or published.
+
+use mscclpp_plan::collective::CollectiveKind::{self, AllGather, AllReduce, AllToAll, ReduceScatter};
+
+use super::bound;
+use crate::machine::Machine;
+
+/// A machine without constants: its ranks, and its links as ends and bandwidth.
+fn machine(ranks: u32, per_node: u32, multicast: bool, links: &[(&str, &str, f64)]) -> Machine {
+    let mut text = format!(
+        "name = \"test\"\ndescription = \"a test\"\nranks = {ranks}\nranks_per_node = {per_node}\nmulticast = {multicast}\n"
+    );
+    for (from, to, rate) in links {
+        let (to, shared) = to.strip_prefix("all:").map_or((*to, false), |to| (to, true));
+        text += &format!(
+            "[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\ngb_per_s = {rate}\nshared = {shared}\nsource = \"test\"\n"
+        );
+    }
+    Machine::parse(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[track_caller]
+fn assert_algbw(machine: &Machine, kind: CollectiveKind, expected: f64) {
+    let found = bound(kind, machine, machine.ranks, 1 << 30).unwrap_or_else(|error| panic!("{error}"));
+    assert!((found.algbw_gb_per_s / expected - 1.0).abs() < 1e-5, "expected {expected}, found {found:?}");
+}
+
+#[test]
+fn published_topologies_have_the_published_bounds() {
+    let a100 = |nodes: u32| match nodes {
+        1 => machine(8, 8, false, &[("gpu", "switch", 300.0)]),
+        _ => machine(8 * nodes, 8, false, &[("gpu", "switch", 300.0), ("gpu", "all:network", 25.0)]),
+    };
+    for (nodes, gather, reduce) in
+        [(1, 342.857143, 171.428571), (2, 346.666667, 173.333333), (4, 266.666667, 133.333333)]
+    {
+        assert_algbw(&a100(nodes), AllGather, gather);
+        assert_algbw(&a100(nodes), ReduceScatter, gather);
+        assert_algbw(&a100(nodes), AllReduce, reduce);
+    }
+}
+
+#[test]
+fn switch_that_adds_is_bounded_by_the_cut_alone() {
+    let one = Machine::builtin("8xh100").expect("it is built in");
+    let found = bound(AllReduce, &one, 8, 1 << 30).expect("a bound");
+    let message = f64::from(1 << 30) / 1000.0;
+    assert!((found.throughput_us / (message / 450.0) - 1.0).abs() < 1e-9);
+    assert!((found.without_multicast_us.expect("a bound") / (message / 257.142857) - 1.0).abs() < 1e-6);
+    assert!((found.load_reduce_us.expect("a bound") / (message / 400.0) - 1.0).abs() < 1e-9);
+    assert_algbw(&one, AllGather, 514.285714);
+    let two = Machine::builtin("2x8xh100").expect("it is built in");
+    assert_algbw(&two, AllGather, 533.333333);
+    assert_algbw(&two, AllReduce, 400.0);
+    let found = bound(AllReduce, &two, 16, 1 << 30).expect("a bound");
+    assert!((found.without_multicast_us.expect("a bound") / (message / 266.666667) - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn five_ranks_on_a_switch() {
+    let five = machine(5, 5, false, &[("gpu", "switch", 450.0)]);
+    assert_algbw(&five, AllGather, 562.5);
+    assert_algbw(&five, AllReduce, 281.25);
+    let adds = machine(5, 5, true, &[("gpu", "switch", 450.0)]);
+    assert_algbw(&adds, AllReduce, 450.0);
+    let load_reduce = bound(AllReduce, &adds, 5, 375_000_000).expect("a bound").load_reduce_us.expect("a bound");
+    assert!((load_reduce - 1000.0).abs() < 1e-6, "{load_reduce}");
+}
+
+#[test]
+fn islands_with_one_link_between_them() {
+    let links = [("gpu0-3", "left", 450.0), ("gpu4-7", "right", 450.0), ("left", "right", 25.0)];
+    let islands = machine(8, 8, false, &links);
+    assert_algbw(&islands, AllGather, 50.0);
+    assert_algbw(&islands, AllReduce, 25.0);
+    assert_algbw(&machine(8, 8, true, &links), AllReduce, 25.0);
+}
+
+#[test]
+fn slow_link_of_one_rank_limits_sums_less_than_twice_a_gather() {
+    let slow = machine(8, 8, false, &[("gpu0-6", "switch", 450.0), ("gpu7", "switch", 225.0)]);
+    assert_algbw(&slow, AllGather, 257.142857);
+    assert_algbw(&slow, AllReduce, 225.0);
+}
+
+#[test]
+fn ring_of_six_without_a_switch() {
+    let ends: Vec<String> = (0..6).map(|gpu| format!("gpu{gpu}")).collect();
+    let links: Vec<_> = (0..6).map(|gpu| (ends[gpu].as_str(), ends[(gpu + 1) % 6].as_str(), 25.0)).collect();
+    let ring = machine(6, 6, false, &links);
+    assert_algbw(&ring, AllGather, 60.0);
+    assert_algbw(&ring, AllReduce, 30.0);
+}
+
+#[test]
+fn mesh_with_single_and_double_links() {
+    let single = [(0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7), (2, 6), (3, 7)];
+    let double = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)];
+    let ends: Vec<String> = (0..8).map(|gpu| format!("gpu{gpu}")).collect();
+    let of = |pairs: &[(usize, usize)], rate: f64| -> Vec<_> {
+        pairs.iter().map(|&(a, b)| (ends[a].as_str(), ends[b].as_str(), rate)).collect()
+    };
+    let mesh = machine(8, 8, false, &[of(&single, 25.0), of(&double, 50.0)].concat());
+    assert_algbw(&mesh, AllGather, 171.428571);
+    assert_algbw(&mesh, AllReduce, 85.714286);
+}
+
+#[test]
+fn nodes_with_one_network_interface_each() {
+    let links = [("gpu", "switch", 450.0), ("switch", "nic", 1e6), ("nic", "all:network", 50.0)];
+    let nodes = machine(16, 8, false, &links);
+    assert_algbw(&nodes, AllGather, 100.0);
+    assert_algbw(&nodes, AllReduce, 50.0);
+    assert_algbw(&nodes, AllToAll, 12.5);
+}
+
+#[test]
+fn certificate_names_the_ranks_of_the_cut() {
+    let slow = machine(8, 8, false, &[("gpu0-6", "switch", 450.0), ("gpu7", "switch", 225.0)]);
+    let certificate = bound(AllGather, &slow, 8, 1 << 30).expect("a bound").certificate.expect("a cut");
+    assert_eq!(certificate.sets, [["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu5", "gpu6", "switch"]]);
+    assert_eq!((certificate.gb_per_s, certificate.messages), (225.0, 7.0 / 8.0));
+}
+
+#[test]
+fn ranks_without_a_path_and_unknown_collectives_are_errors() {
+    let apart = machine(2, 2, false, &[("gpu0", "left", 1.0), ("gpu1", "right", 1.0)]);
+    for kind in [AllGather, AllReduce, ReduceScatter, AllToAll, CollectiveKind::Broadcast, CollectiveKind::Reduce] {
+        assert!(bound(kind, &apart, 2, 1).is_err(), "{kind:?}");
+    }
+    assert!(bound(CollectiveKind::Custom { input: 1, output: 1 }, &apart, 2, 1).is_err());
+    assert!(bound(AllGather, &apart, 3, 1).is_err() && bound(AllGather, &apart, 1, 1).is_err());
+}

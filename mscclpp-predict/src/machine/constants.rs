@@ -1,0 +1,69 @@
+//! The constants of the timing model.
+
+use std::collections::BTreeMap;
+
+/// A constant of the timing model, and where its value comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constant {
+    /// The value, in the unit that its name ends with.
+    pub value: f64,
+    /// Where the value comes from.
+    pub source: String,
+    /// Whether it was fitted to measured points, not read or measured alone.
+    pub fitted: bool,
+}
+
+/// Constants by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Constants(pub BTreeMap<String, Constant>);
+
+/// The names of constants, with what they mean.
+pub(crate) const NAMES: &[(&str, &str)] = &[
+    ("launch_us", "from the launch of a kernel to its first operation, and from its last operation to its end"),
+    ("op_us", "dispatch of an operation by a thread block"),
+    ("sync_us", "block sync or barrier"),
+    ("signal_us", "from a signal to the return of the wait on another rank"),
+    ("packet_us", "from the store of packets to their arrival"),
+    ("semaphore_us", "from a release to the return of the acquire"),
+    ("load_us", "latency of loads from another rank"),
+    ("local_us", "latency of loads from the rank's own memory"),
+    ("multicast_us", "latency of an operation in a switch"),
+    ("proxy_us", "from the post of a transfer to its start"),
+    ("port_us", "from the end of a transfer within a node to the return of the wait"),
+    ("network_us", "from the end of a transfer between nodes to the return of the wait"),
+    ("block_put_gb_per_s", "stores of one thread block to other ranks"),
+    ("block_get_gb_per_s", "loads of one thread block from other ranks"),
+    ("block_local_gb_per_s", "loads and stores of one thread block in the rank's own memory, added"),
+    ("block_packet_gb_per_s", "loads and stores of packets by one thread block, bytes with flags"),
+    ("block_reduce_gb_per_s", "loads of one thread block that a switch reduces"),
+    ("block_multicast_gb_per_s", "stores of one thread block that a switch delivers to all ranks"),
+    ("transfer_gb_per_s", "one transfer of a port"),
+    ("spread", "part of loads and stores that thread blocks, which do not run in step, spread over all peers"),
+    ("put_efficiency", "part of a link's bandwidth that stores reach"),
+    ("get_efficiency", "part of a link's bandwidth that loads reach"),
+    ("packet_efficiency", "part of a link's bandwidth that packets reach, flags included"),
+    ("switch_efficiency", "part of a link's bandwidth that operations in a switch reach"),
+    ("port_efficiency", "part of a link's bandwidth that transfers of ports reach"),
+    ("memory_gb_per_s", "loads and stores of the memory of one device, added"),
+    ("cache_mib", "size of the cache of one device"),
+    ("cache_gb_per_s", "loads and stores of one device whose buffers are in the cache, added"),
+];
+
+impl Constants {
+    /// Returns a value.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).map(|constant| constant.value)
+    }
+
+    /// Returns these constants with others in place of those of the same name.
+    pub(crate) fn with(&self, other: &Self) -> Self {
+        let mut all = self.0.clone();
+        all.extend(other.0.iter().map(|(name, constant)| (name.clone(), constant.clone())));
+        Self(all)
+    }
+
+    /// Returns what a name means; `None` for an unknown one.
+    pub fn meaning(name: &str) -> Option<&'static str> {
+        NAMES.iter().find(|(known, _)| *known == name).map(|(_, meaning)| *meaning)
+    }
+}

@@ -1,0 +1,113 @@
+//! Machine descriptions: what a machine consists of, and the constants of the timing model on it.
+
+mod builtin;
+mod constants;
+mod error;
+mod file;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub use constants::{Constant, Constants};
+pub use error::MachineError;
+pub(crate) use file::gpus;
+pub use file::{Accuracy, Link};
+
+/// Number of usable measured points below which the error of predictions is not stated.
+const MIN_POINTS: u32 = 8;
+
+/// A described machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// What it is, in one line.
+    pub description: String,
+    /// Number of ranks, one per GPU.
+    pub ranks: u32,
+    /// Ranks that can map each other's memory.
+    pub ranks_per_node: u32,
+    /// Whether switches reduce and multicast.
+    pub multicast: bool,
+    /// Whether all ranks share one device, so that no link is between them.
+    pub one_device: bool,
+    /// The links of a node, and from a node to what nodes share.
+    pub links: Vec<Link>,
+    /// The constants of the timing model.
+    pub constants: Constants,
+    /// Other constants by kind of kernel, such as `interpreted`.
+    pub tiers: BTreeMap<String, Tier>,
+    /// Per built-in algorithm, the number of thread blocks with which it was measured; the entry `default` is for all others.
+    pub blocks: BTreeMap<String, u32>,
+    /// How far predictions were from measured times that were not used for the constants.
+    pub accuracy: Option<Accuracy>,
+}
+
+/// A kind of kernel.
+#[derive(Clone, Debug)]
+pub struct Tier {
+    /// Constants that differ from those of the machine.
+    pub constants: Constants,
+}
+
+impl Machine {
+    /// Returns the names of the built-in machines, in alphabetical order.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        builtin::ALL.iter().map(|(name, _)| *name)
+    }
+
+    /// Returns a built-in machine.
+    ///
+    /// # Errors
+    /// [`MachineError::Unknown`].
+    pub fn builtin(name: &str) -> Result<Self, MachineError> {
+        let text = builtin::find(name).ok_or_else(|| MachineError::Unknown { name: name.to_owned() })?;
+        Self::parse(text)
+    }
+
+    /// Returns the machine of a name, or of a file if the text is a path.
+    ///
+    /// # Errors
+    /// All [`MachineError`]s.
+    pub fn load(name: &str) -> Result<Self, MachineError> {
+        if builtin::find(name).is_some() || !(name.contains(['/', '\\']) || name.ends_with(".toml")) {
+            return Self::builtin(name);
+        }
+        let read = std::fs::metadata(Path::new(name)).and_then(|file| match file.len() > MAX_FILE_BYTES {
+            true => Err(std::io::ErrorKind::FileTooLarge.into()),
+            false => std::fs::read_to_string(name),
+        });
+        let text = read.map_err(|source| MachineError::Read { path: name.into(), source })?;
+        Self::parse(&text)
+    }
+
+    /// Reads a machine description.
+    ///
+    /// # Errors
+    /// Those of the text: [`MachineError::Syntax`] and [`MachineError::Invalid`]; [`MachineError::Unknown`] for its base.
+    pub fn parse(text: &str) -> Result<Self, MachineError> {
+        file::read(text)
+    }
+
+    /// Returns the constants of a tier, or those of the machine if it has no tier of this name.
+    pub fn constants_of(&self, tier: Option<&str>) -> Constants {
+        let tier = tier.and_then(|name| self.tiers.get(name));
+        tier.map_or_else(|| self.constants.clone(), |tier| self.constants.with(&tier.constants))
+    }
+
+    /// Returns the number of thread blocks with which predictions run a built-in algorithm.
+    pub fn blocks_of(&self, algorithm: &str) -> Option<u32> {
+        self.blocks.get(algorithm).or_else(|| self.blocks.get("default")).copied()
+    }
+
+    /// Returns the error of predictions, if enough measured points state it.
+    pub fn stated_accuracy(&self) -> Option<&Accuracy> {
+        self.accuracy.as_ref().filter(|accuracy| accuracy.usable >= MIN_POINTS)
+    }
+}
+
+/// Maximum size of a machine file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Predicted time of a plan at a message size.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mscclpp_check::execution::{Execution, chunk_bytes, chunk_of_iterations, execution, iterations};
+use mscclpp_plan::raw::PlanTree;
+
+use crate::error::PredictError;
+use crate::machine::Machine;
+use crate::simulation::{Cause, Timeline, simulate};
+use crate::topology::Topology;
+
+/// A part of the predicted time.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// What it is spent for.
+    pub cause: Cause,
+    /// Microseconds.
+    pub us: f64,
+}
+
+/// A predicted time.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// Microseconds from the launch of the kernel to its end.
+    pub time_us: f64,
+    /// How the time is spent along the critical path.
+    pub shares: Vec<Share>,
+    /// Whether the time is that of a shorter pipeline, continued at its steady rate.
+    pub steady_state: bool,
+    /// The execution that was simulated, and its times: of the message, or of the shorter pipeline.
+    pub execution: Arc<Execution>,
+    /// The times of its nodes.
+    pub timeline: Timeline,
+}
+
+/// Numbers of iterations of a loop between which the rate of a pipeline is measured; longer loops are not simulated.
+const FIRST_ITERATIONS: u64 = 8;
+/// Maximum number of iterations that are simulated if the rate of the pipeline does not become steady before.
+const MAX_ITERATIONS: u64 = 64;
+/// Relative difference of the rates of two parts of a pipeline below which it is steady.
+const STEADY: f64 = 0.005;
+
+/// Predicts the times of one plan, whose executions it keeps.
+#[derive(Debug)]
+pub struct Predictor<'p> {
+    plan: &'p PlanTree,
+    /// By bytes of a chunk.
+    executions: BTreeMap<u64, Arc<Execution>>,
+}
+
+/// Predicts the time of a plan for messages of the given number of bytes, as [`Predictor::predict`] does.
+///
+/// # Errors
+/// [`PredictError`].
+pub fn predict(plan: &PlanTree, machine: &Machine, bytes: u64, tier: Option<&str>) -> Result<Prediction, PredictError> {
+    Predictor::new(plan).predict(machine, bytes, tier)
+}
+
+impl<'p> Predictor<'p> {
+    /// Creates a predictor of a plan.
+    pub fn new(plan: &'p PlanTree) -> Self {
+        Self { plan, executions: BTreeMap::new() }
+    }
+
+    fn execution(&mut self, chunk: u64) -> Result<Arc<Execution>, PredictError> {
+        if let Some(known) = self.executions.get(&chunk) {
+            return Ok(Arc::clone(known));
+        }
+        let new = Arc::new(execution(self.plan, chunk).map_err(PredictError::Plan)?);
+        self.executions.insert(chunk, Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// Predicts the time of messages of the given number of bytes: the larger of a rank's input and output. `tier` is a kind of
+    /// kernel of the machine description.
+    ///
+    /// # Cost
+    /// Proportional to the number of operations of one instance of the plan, loops counted up to 64 iterations, times the
+    /// number of concurrent operations.
+    ///
+    /// # Errors
+    /// [`PredictError`].
+    pub fn predict(&mut self, machine: &Machine, bytes: u64, tier: Option<&str>) -> Result<Prediction, PredictError> {
+        let plan = self.plan;
+        let ranks = plan.ranks.len();
+        if ranks > machine.ranks as usize {
+            return Err(PredictError::TooManyRanks { ranks, machine: machine.name.clone(), limit: machine.ranks });
+        }
+        if let Some(tier) = tier.filter(|tier| !machine.tiers.contains_key(*tier)) {
+            let known = machine.tiers.keys().cloned().collect::<Vec<_>>().join(", ");
+            return Err(PredictError::UnknownTier { machine: machine.name.clone(), tier: tier.to_owned(), known });
+        }
+        let constants = machine.constants_of(tier);
+        let topology = Topology::of(machine, ranks as u32);
+        let whole = chunk_bytes(plan, bytes);
+        let chunks = |rank: &mscclpp_plan::raw::RankPlan| match plan.collective.in_place {
+            true => rank.input_chunks.max(rank.output_chunks),
+            false => rank.input_chunks.saturating_add(rank.output_chunks),
+        };
+        // Scratch of pipelines is reused, so it adds little.
+        let per_rank = plan.ranks.iter().map(chunks).max().unwrap_or(0);
+        let buffers = f64::from(per_rank) * whole as f64 * if machine.one_device { ranks as f64 } else { 1.0 };
+        let mut run = |chunk: u64| -> Result<(Arc<Execution>, Timeline), PredictError> {
+            let run = self.execution(chunk)?;
+            let timeline = simulate(&run, machine, &topology, &constants, buffers)?;
+            Ok((run, timeline))
+        };
+        let grain = u64::from(plan.buffer_alignment.max(1));
+        let of_iterations = |count: u64| (chunk_of_iterations(plan, count) / grain * grain).max(grain);
+        if iterations(plan, whole) <= MAX_ITERATIONS {
+            let (execution, timeline) = run(whole)?;
+            let shares = timeline.causes().map(|(cause, us)| Share { cause, us }).to_vec();
+            return Ok(Prediction { time_us: timeline.total_us, shares, steady_state: false, execution, timeline });
+        }
+        let mut count = FIRST_ITERATIONS;
+        let mut earlier = run(of_iterations(count))?.1.total_us;
+        let mut rate = f64::NAN;
+        loop {
+            let (shorter, chunk) = (of_iterations(count), of_iterations(2 * count));
+            let (execution, timeline) = run(chunk)?;
+            let total = timeline.total_us;
+            let next = (total - earlier) / (chunk - shorter).max(1) as f64;
+            let is_steady = (next / rate - 1.0).abs() <= STEADY;
+            count *= 2;
+            if is_steady || count >= MAX_ITERATIONS {
+                let time_us = total + next * (whole - chunk) as f64;
+                // The steady part is spent as the simulated one is.
+                let rest = (total - timeline.launch_us).max(f64::MIN_POSITIVE);
+                let scale = (time_us - timeline.launch_us) / rest;
+                let shares = timeline
+                    .causes()
+                    .map(|(cause, us)| Share { cause, us: if cause == Cause::Launch { us } else { us * scale } });
+                return Ok(Prediction { time_us, shares: shares.to_vec(), steady_state: true, execution, timeline });
+            }
+            (earlier, rate) = (total, next);
+        }
+    }
+}
