@@ -206,6 +206,14 @@ pub(crate) enum Error {
     /// A failed collective call, or ranks that failed to join.
     #[error(transparent)]
     Call(Box<mscclpp_exec::Error>),
+    /// A machine description that cannot be used.
+    #[error("{source}{}\n         help: list the machines with `mscclpp machine list`", suggestion_hint(.suggestions))]
+    Machine {
+        /// Why.
+        source: mscclpp_predict::MachineError,
+        /// Similar names, best first.
+        suggestions: Vec<String>,
+    },
     /// Standard output was closed by its reader.
     #[error("standard output was closed")]
     Closed,
@@ -280,6 +288,7 @@ impl Error {
             | Self::Read { .. }
             | Self::TooLong { .. }
             | Self::Dump(_)
+            | Self::Machine { .. }
             | Self::NoJob(_)
             | Self::NotAPlan { .. } => exit::USAGE,
             Self::Write { .. }

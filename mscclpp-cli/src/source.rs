@@ -16,6 +16,7 @@ use mscclpp_core::plan::{
 };
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
+use mscclpp_predict::Machine;
 
 use crate::args::{BuildArgs, SourceArgs};
 use crate::artifacts;
@@ -53,7 +54,29 @@ impl Source {
 /// # Errors
 /// Those of [`load_with`], and [`Error::Usage`] for arguments that contradict a plan file.
 pub(crate) fn load(args: &SourceArgs) -> Result<Source> {
-    let source = load_with(&args.plan, &args.build)?;
+    agreeing(load_with(&args.plan, &args.build)?, args)
+}
+
+/// Loads the plan that a command line names, for a machine: a named algorithm has the ranks, nodes and thread blocks of the machine
+/// unless the command line states them.
+///
+/// # Errors
+/// Those of [`load`].
+pub(crate) fn load_for(args: &SourceArgs, machine: &Machine) -> Result<Source> {
+    let Some(algorithm) = algorithms::find(&args.plan).filter(|_| artifacts::provided().is_none()) else {
+        return load(args);
+    };
+    let mut build = args.build.clone();
+    let ranks = build.ranks.unwrap_or(machine.ranks);
+    build.ranks = Some(ranks);
+    let per_node = machine.ranks_per_node.min(ranks);
+    build.ranks_per_node = build.ranks_per_node.or(algorithm.supports(ranks, per_node).then_some(per_node));
+    let free = build.instances.is_none() && build.params.is_empty();
+    let blocks = machine.blocks_of(algorithm.name()).filter(|_| free);
+    Ok(Source { plan: named(algorithm, &build, blocks)?, warnings: Vec::new(), is_file: false })
+}
+
+fn agreeing(source: Source, args: &SourceArgs) -> Result<Source> {
     if source.is_file {
         agree(&source.plan, &args.build)?;
     }
@@ -86,7 +109,7 @@ pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
         return Ok(Source { plan, warnings: Vec::new(), is_file: true });
     }
     if let Some(algorithm) = algorithms::find(name) {
-        return Ok(Source { plan: named(algorithm, build)?, warnings: Vec::new(), is_file: false });
+        return Ok(Source { plan: named(algorithm, build, None)?, warnings: Vec::new(), is_file: false });
     }
     let path = Path::new(name);
     let is_path = name == "-" || name.contains(['/', '\\']) || Format::of_path(path).is_some() || path.exists();
@@ -97,7 +120,8 @@ pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
     file(path)
 }
 
-fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
+/// Builds an algorithm, with the given number of thread blocks for each part of the data if there is one.
+fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs, blocks: Option<u32>) -> Result<PlanTree> {
     let name = algorithm.name();
     let ranks = build.ranks.unwrap_or(DEFAULT_RANKS);
     // If no node size is supported, the algorithm's own error states its requirements.
@@ -119,7 +143,10 @@ fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
         other => Error::Build(other.to_string()),
     };
     let given = build.params.iter().map(|param| (param.name.as_str(), param.value));
-    let arguments = algorithm.arguments(given).map_err(built)?;
+    let mut arguments = algorithm.arguments(given).map_err(built)?;
+    if let Some(blocks) = blocks {
+        (spec, arguments) = algorithm.with_parallel_blocks(spec, blocks);
+    }
     let _working = Progress::spinner(&format!("building {name} for {ranks} ranks"));
     let what = || format!("the plan of `{name}` for {ranks} ranks");
     // A number of ranks that the algorithm does not support, it rejects itself.

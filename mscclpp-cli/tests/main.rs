@@ -16,6 +16,7 @@ mod plan_files;
 mod plan_views;
 #[path = "../../mscclpp-exec/tests/common/port.rs"]
 mod port;
+mod predict;
 mod run;
 mod schema;
 mod shell;

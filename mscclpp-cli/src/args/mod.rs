@@ -8,6 +8,7 @@ mod collective;
 mod doctor;
 mod launch;
 mod plan;
+mod predict;
 mod run;
 mod select;
 mod status;
@@ -23,6 +24,7 @@ pub(crate) use launch::{GuardArgs, LaunchArgs};
 pub(crate) use plan::{
     DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanCommand, SchemaArgs, ShowArgs, StatsArgs, Target,
 };
+pub(crate) use predict::{BoundArgs, MachineArgs, MachineCommand, SimulateArgs};
 pub(crate) use run::{RunArgs, Sizes};
 pub(crate) use select::SelectArgs;
 pub(crate) use status::StatusArgs;
@@ -92,6 +94,12 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Show which algorithm is selected for a call, and why the others are not
     Select(SelectArgs),
+    /// List and show the machines on which times are predicted
+    Machine(MachineArgs),
+    /// Predict the time of a plan on a machine, and where it goes
+    Simulate(SimulateArgs),
+    /// Show a time that no algorithm for a collective is below on a machine, and why
+    Bound(BoundArgs),
     /// Show what the ranks of a running job are doing, and which rank the others wait for
     Status(StatusArgs),
     /// Analyze the dumps of a failed job: first mismatched call, missing ranks, wait chain

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod bench;
+mod bound;
 mod check;
 mod devices;
 mod doctor;
@@ -9,6 +10,7 @@ mod executors;
 mod explain;
 mod fuzz;
 mod launch;
+mod machine;
 mod plan_diff;
 mod plan_export;
 mod plan_found;
@@ -21,6 +23,7 @@ mod run;
 pub(crate) mod runner;
 mod select;
 mod shell;
+mod simulate;
 mod status;
 mod tune;
 
@@ -48,6 +51,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => bench::bench(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Select(args) => select::select(&args),
+        Command::Machine(args) => machine::machine(&args),
+        Command::Simulate(args) => simulate::simulate(&args),
+        Command::Bound(args) => bound::bound(&args),
         Command::Status(args) => status::status(&args),
         Command::Analyze(args) => analyze::analyze(&args),
         Command::Doctor(args) => doctor::doctor(&args),

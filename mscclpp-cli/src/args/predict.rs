@@ -1,0 +1,111 @@
+//! Arguments of `mscclpp machine`, `mscclpp simulate` and `mscclpp bound`.
+
+use clap::{Args, Subcommand};
+use mscclpp_core::collective::CollectiveKind;
+
+use super::{SourceArgs, collective};
+use crate::size;
+
+/// Arguments of `mscclpp machine`.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  mscclpp machine list
+  mscclpp machine show 8xh100
+  mscclpp machine show ./cluster.toml"
+)]
+pub(crate) struct MachineArgs {
+    #[command(subcommand)]
+    pub(crate) command: MachineCommand,
+}
+
+/// The commands below `mscclpp machine`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MachineCommand {
+    /// List the machines that are described, with the error of predictions on each
+    List(MachineListArgs),
+    /// Show the links and constants of a machine, with the source of every number
+    Show(MachineShowArgs),
+}
+
+/// Arguments of `mscclpp machine list`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp machine list
+  mscclpp machine list --json | jq -r '.[].name'")]
+pub(crate) struct MachineListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `mscclpp machine show`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp machine show 8xh100
+  mscclpp machine show ./cluster.toml --json")]
+pub(crate) struct MachineShowArgs {
+    /// Name of a machine, or a machine file (a path with `/`, or ending with `.toml`)
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) machine: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `mscclpp simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp simulate allreduce_ring --machine 8xh100 --size 64M
+  mscclpp simulate plan.json --machine ./cluster.toml --size 1M --json
+  mscclpp simulate allreduce_all_pairs --machine h200-virtual --tier interpreted --size 1M
+
+A named algorithm is built for all ranks of the machine, with the number of thread blocks that the machine description
+states, unless --ranks, --instances or --param say otherwise. The size is that of the larger of a rank's input and output.")]
+pub(crate) struct SimulateArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Name of a machine (see `mscclpp machine list`), or a machine file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) machine: String,
+    /// Bytes of the message, with an optional suffix K, M, G or T
+    #[arg(short, long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) size: u64,
+    /// Kind of kernel, one of the tiers of the machine [default: that of the machine's constants]
+    #[arg(long, value_name = "TIER")]
+    pub(crate) tier: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `mscclpp bound`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp bound all_reduce --machine 8xh100 --size 1M
+  mscclpp bound all_gather --machine 2x8xa100 --size 1G --json
+
+No algorithm is faster than the bound: the bytes that a set of ranks must send or receive pass the links of that set.")]
+pub(crate) struct BoundArgs {
+    /// The collective, as its call is named
+    #[arg(value_name = "COLLECTIVE", value_parser = collective)]
+    pub(crate) collective: CollectiveKind,
+    /// Name of a machine (see `mscclpp machine list`), or a machine file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) machine: String,
+    /// Number of ranks [default: all of the machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks: Option<u32>,
+    /// Bytes of the larger of a rank's input and output, with an optional suffix K, M, G or T
+    #[arg(short, long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) size: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,147 @@
+//! `mscclpp machine`: the machines on which times are predicted.
+
+use std::process::ExitCode;
+
+use mscclpp_predict::{Constants, Machine};
+use serde_json::{Value, json};
+
+use crate::args::{MachineArgs, MachineCommand};
+use crate::error::{Error, Result, similar};
+use crate::exit;
+use crate::output::{print, print_json};
+use crate::table::Columns;
+
+/// Lists the machines, or shows one.
+///
+/// # Errors
+/// [`Error::Machine`]; failures of standard output.
+pub(crate) fn machine(args: &MachineArgs) -> Result<ExitCode> {
+    match &args.command {
+        MachineCommand::List(args) => {
+            let all = Machine::names().map(load).collect::<Result<Vec<_>>>()?;
+            if args.json { print_json(&all.iter().map(summary).collect())? } else { print(list(&all))? }
+        }
+        MachineCommand::Show(args) => {
+            let machine = load(&args.machine)?;
+            if args.json { print_json(&value(&machine))? } else { print(text(&machine))? }
+        }
+    }
+    Ok(ExitCode::from(exit::SUCCESS))
+}
+
+/// Returns the machine of a name or file.
+///
+/// # Errors
+/// [`Error::Machine`].
+pub(crate) fn load(name: &str) -> Result<Machine> {
+    Machine::load(name).map_err(|source| {
+        let unknown = matches!(source, mscclpp_predict::MachineError::Unknown { .. });
+        let suggestions = if unknown { similar(name, Machine::names()) } else { Vec::new() };
+        Error::Machine { source, suggestions }
+    })
+}
+
+/// Describes how far predictions on a machine are from measured times.
+pub(crate) fn accuracy(machine: &Machine) -> String {
+    match machine.stated_accuracy() {
+        Some(accuracy) => format!(
+            "{:.1} % on average, {:.1} % at most, over {} measured times that the constants were not fitted to ({})",
+            accuracy.mean_percent, accuracy.worst_percent, accuracy.held_out, accuracy.date
+        ),
+        None => "unknown: extrapolated, since fewer than 8 times of plans were measured on this machine".to_owned(),
+    }
+}
+
+fn summary(machine: &Machine) -> Value {
+    json!({
+        "name": machine.name,
+        "description": machine.description,
+        "ranks": machine.ranks,
+        "ranks_per_node": machine.ranks_per_node,
+        "multicast": machine.multicast,
+        "error": machine.stated_accuracy().map(|accuracy| json!({
+            "mean_percent": accuracy.mean_percent,
+            "worst_percent": accuracy.worst_percent,
+            "points": accuracy.held_out,
+            "date": accuracy.date,
+        })),
+    })
+}
+
+fn list(all: &[Machine]) -> String {
+    let mut table = Columns::new(&["name", ">ranks", ">per node", ">mean error", ">worst", "description"]);
+    for machine in all {
+        let (mean, worst) = machine.stated_accuracy().map_or_else(
+            || ("extrapolated".to_owned(), "-".to_owned()),
+            |accuracy| (format!("{:.1} %", accuracy.mean_percent), format!("{:.1} %", accuracy.worst_percent)),
+        );
+        table.row([
+            machine.name.clone(),
+            machine.ranks.to_string(),
+            machine.ranks_per_node.to_string(),
+            mean,
+            worst,
+            machine.description.clone(),
+        ]);
+    }
+    table.text()
+}
+
+/// Returns all constants, with the tier of those that have one.
+fn constants(machine: &Machine) -> impl Iterator<Item = (Option<&str>, &Constants)> {
+    let tiers = machine.tiers.iter().map(|(name, tier)| (Some(name.as_str()), &tier.constants));
+    std::iter::once((None, &machine.constants)).chain(tiers)
+}
+
+fn value(machine: &Machine) -> Value {
+    let mut all = summary(machine);
+    all["links"] = (machine.links.iter())
+        .map(|link| {
+            json!({ "from": link.from, "to": link.to, "gb_per_s": link.gb_per_s, "one_way": link.one_way, "shared": link.shared,
+                "source": link.source })
+        })
+        .collect();
+    all["constants"] = constants(machine)
+        .flat_map(|(tier, constants)| constants.0.iter().map(move |(name, constant)| (tier, name, constant)))
+        .map(|(tier, name, constant)| {
+            json!({ "name": name, "tier": tier, "value": constant.value, "fitted": constant.fitted, "source": constant.source })
+        })
+        .collect();
+    all["blocks"] = json!(machine.blocks);
+    all
+}
+
+fn text(machine: &Machine) -> String {
+    let mut links = Columns::new(&["link", ">GB/s each way", "source"]);
+    for link in &machine.links {
+        let arrow = if link.one_way { "->" } else { "--" };
+        let shared = if link.shared { ", shared by all nodes" } else { "" };
+        links.row([
+            format!("{} {arrow} {}{shared}", link.from, link.to),
+            link.gb_per_s.to_string(),
+            link.source.clone(),
+        ]);
+    }
+    let mut table = Columns::new(&["constant", ">value", "what it is", "source"]);
+    for (tier, constants) in constants(machine) {
+        for (name, constant) in &constants.0 {
+            table.row([
+                tier.map_or_else(|| name.clone(), |tier| format!("{tier}: {name}")),
+                constant.value.to_string(),
+                Constants::meaning(name).unwrap_or_default().to_owned(),
+                constant.source.clone(),
+            ]);
+        }
+    }
+    format!(
+        "{}: {}\n{} ranks, {} per node{}\nerror of predictions: {}\n\n{}\n\n{}\n",
+        machine.name,
+        machine.description,
+        machine.ranks,
+        machine.ranks_per_node,
+        if machine.multicast { ", sums and multicast in switches" } else { "" },
+        accuracy(machine),
+        links.text(),
+        table.text()
+    )
+}
