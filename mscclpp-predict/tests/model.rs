@@ -2,7 +2,7 @@
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::raw::PlanTree;
-use mscclpp_predict::{Machine, PredictError, predict};
+use mscclpp_predict::{Machine, PredictError, page, predict};
 
 /// Two ranks on a switch, with constants that give round numbers.
 const MACHINE: &str = "name = \"m\"\ndescription = \"d\"\nranks = 2\nranks_per_node = 2\n\
@@ -89,6 +89,23 @@ fn long_pipeline_is_predicted_from_its_steady_state() {
     let half = time(&plan, &machine, short / 2);
     let expected = all.time_us + (all.time_us - half) / (short / 2) as f64 * (long - short) as f64;
     assert!((part.time_us / expected - 1.0).abs() < 0.01, "{} {expected}", part.time_us);
+}
+
+#[test]
+fn page_has_every_thread_block_and_the_same_bytes_each_time() {
+    let machine = Machine::builtin("8xh100").expect("it is built in");
+    let plan = plan("allreduce_packets", 4);
+    let found = predict(&plan, &machine, 1 << 10, None).expect("a time");
+    let lines = ["a < b".to_owned(), "second".to_owned()];
+    let text = page(&plan, &found, &lines);
+    assert_eq!(text, page(&plan, &predict(&plan, &machine, 1 << 10, None).expect("a time"), &lines));
+    assert_eq!(text.matches("<rect ").count(), found.execution.nodes.len());
+    let critical = found.timeline.critical_path().len();
+    assert_eq!((text.matches(" critical\"").count(), text.matches("<tr><td>").count()), (critical, critical));
+    assert!(
+        text.contains("<title>a &lt; b</title>") && text.contains("rank 3, block 0") && !text.contains("http"),
+        "{text}"
+    );
 }
 
 #[test]
