@@ -31,6 +31,19 @@ fn plan_file_and_machine_file_are_simulated() {
     let time = run.succeeds().json()["time_us"].as_f64().expect("a time");
     // Half of the message twice over 10 GB/s.
     assert!((time - 100.0).abs() < 0.1, "{time}");
+    let words = [
+        "simulate",
+        &path("ring.json"),
+        "--machine",
+        &path("own.toml"),
+        "--size",
+        "1000",
+        "--html",
+        &path("ring.html"),
+    ];
+    mscclpp(words).succeeds();
+    let page = fs::read_to_string(path("ring.html")).expect("a page");
+    assert!(page.starts_with("<!doctype html>") && page.contains("class=\"reduce critical\""), "{page}");
     fs::write(path("own.toml"), machine.replace("10\n", "-1\n")).expect("it is written");
     let run = mscclpp(["machine", "show", &path("own.toml")]).ends_with(2);
     assert!(run.stderr.contains("link.gb_per_s: expected a positive number, found -1"), "{}", run.stderr);

@@ -1,5 +1,7 @@
 //! Arguments of `mscclpp machine`, `mscclpp simulate` and `mscclpp bound`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use mscclpp_core::collective::CollectiveKind;
 
@@ -63,6 +65,7 @@ pub(crate) struct MachineShowArgs {
 Examples:
   mscclpp simulate allreduce_ring --machine 8xh100 --size 64M
   mscclpp simulate plan.json --machine ./cluster.toml --size 1M --json
+  mscclpp simulate allreduce_packets --machine 8xh100 --size 64K --html packets.html
   mscclpp simulate allreduce_all_pairs --machine h200-virtual --tier interpreted --size 1M
 
 A named algorithm is built for all ranks of the machine, with the number of thread blocks that the machine description
@@ -79,6 +82,9 @@ pub(crate) struct SimulateArgs {
     /// Kind of kernel, one of the tiers of the machine [default: that of the machine's constants]
     #[arg(long, value_name = "TIER")]
     pub(crate) tier: Option<String>,
+    /// Also write a page that shows the operations of all thread blocks over time, with the critical path
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use mscclpp_core::plan::raw::PlanTree;
-use mscclpp_predict::{Bound, Cause, Machine, PredictError, Prediction, bound as lower_bound, predict};
+use mscclpp_predict::{Bound, Cause, Machine, PredictError, Prediction, bound as lower_bound, page, predict};
 use serde_json::{Value, json};
 
 use super::bound::us;
 use super::machine::{accuracy, load};
 use crate::args::SimulateArgs;
 use crate::error::{Error, Result};
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, write_file};
 use crate::size::human;
 use crate::table::Columns;
 use crate::{exit, source};
@@ -21,7 +21,7 @@ const SHOWN: usize = 10;
 /// Predicts the time of a plan.
 ///
 /// # Errors
-/// Those of loading the plan and the machine; [`Error::Usage`] for ranks, links or tiers that the machine does not have.
+/// Those of loading the plan and the machine; failures of the output; [`Error::Usage`] for ranks, links or tiers that the machine does not have.
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
     let machine = load(&args.machine)?;
     let plan = source::load_for(&args.source, &machine)?.warned();
@@ -31,6 +31,10 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
     })?;
     // A custom collective has no bound.
     let bound = lower_bound(plan.collective.kind, &machine, plan.ranks.len() as u32, args.size).ok();
+    if let Some(path) = &args.html {
+        let lines = summary(args, &machine, &plan, &found, bound.as_ref());
+        write_file(path, page(&plan, &found, &lines).as_bytes())?;
+    }
     if args.json {
         print_json(&value(args, &machine, &plan, &found, bound.as_ref()))?;
     } else {
@@ -89,7 +93,14 @@ fn value(args: &SimulateArgs, machine: &Machine, plan: &PlanTree, found: &Predic
     })
 }
 
-fn text(args: &SimulateArgs, machine: &Machine, plan: &PlanTree, found: &Prediction, bound: Option<&Bound>) -> String {
+/// Describes a prediction in lines.
+fn summary(
+    args: &SimulateArgs,
+    machine: &Machine,
+    plan: &PlanTree,
+    found: &Prediction,
+    bound: Option<&Bound>,
+) -> Vec<String> {
     let ranks = plan.ranks.len();
     let blocks = plan.ranks.iter().map(|rank| rank.blocks.len()).max().unwrap_or(0);
     let mut lines = vec![
@@ -120,9 +131,13 @@ fn text(args: &SimulateArgs, machine: &Machine, plan: &PlanTree, found: &Predict
     if found.steady_state {
         lines.push("the pipeline was simulated until its rate was steady; its first part follows".to_owned());
     }
+    lines
+}
+
+fn text(args: &SimulateArgs, machine: &Machine, plan: &PlanTree, found: &Prediction, bound: Option<&Bound>) -> String {
     let mut table = Columns::new(&["critical path", ">rank", ">block", ">from (us)", ">takes (us)"]);
     for (rank, block, operation, start, duration) in longest(found) {
         table.row([operation, rank.to_string(), block.to_string(), format!("{start:.2}"), format!("{duration:.2}")]);
     }
-    format!("{}\n\n{}", lines.join("\n"), table.text())
+    format!("{}\n\n{}", summary(args, machine, plan, found, bound).join("\n"), table.text())
 }
