@@ -14,7 +14,7 @@ echo "first seed $MSCCLPP_SEED; plans of ${MSCCLPP_CONFORMANCE:-${MSCCLPP_TEST_P
 
 device() { # SEEDS FILTER
     printf '\n== %s seeds of %s\n' "$1" "${2:-everything}"
-    MSCCLPP_SEEDS=$1 cargo test --release -p mscclpp-dev --test device -- ${2:+"$2"}
+    MSCCLPP_NUM_SEEDS=$1 cargo test --release -p mscclpp-dev --test device -- ${2:+"$2"}
 }
 
 device "${SEEDS:-60}" sim::

@@ -57,7 +57,7 @@ part() {
         MSCCLPP_LOOP_MUTANTS=130000 tests mscclpp-fuzz --test integration -- loop_mutants
         ;;
     mutants)
-        MSCCLPP_MUTANTS=all MSCCLPP_OPERATIONS=130 MSCCLPP_SEEDS=16 MSCCLPP_LIST=1 MSCCLPP_LOOP_MUTANTS=0 \
+        MSCCLPP_MUTANTS=all MSCCLPP_OPERATIONS=130 MSCCLPP_NUM_SEEDS=16 MSCCLPP_LIST=1 MSCCLPP_LOOP_MUTANTS=0 \
             tests mscclpp-fuzz --test integration -- mutation::
         ;;
     programs)
@@ -74,7 +74,7 @@ part() {
         ;;
     executors)
         MSCCLPP_SOAK=1 tests mscclpp-exec --test integration -- algorithms:: process::results::
-        MSCCLPP_SEEDS=16 tests mscclpp-fuzz --test integration -- fuzz::builtin
+        MSCCLPP_NUM_SEEDS=16 tests mscclpp-fuzz --test integration -- fuzz::builtin
         ;;
     small)
         MSCCLPP_SCRIPTS=60000 MSCCLPP_SIZES=10000 MSCCLPP_FREES=10000 MSCCLPP_TURNS=10000 tests mscclpp-fuzz --test integration -- fuzz::small
@@ -95,8 +95,8 @@ part() {
         MSCCLPP_SOAK=200 tests mscclpp-transport --lib --
         MSCCLPP_SOAK=20 tests mscclpp-exec --lib -- process::wire
         MSCCLPP_SOAK=100 tests mscclpp-exec --lib -- process::wire::tests::missing_wait
-        MSCCLPP_SEEDS=100 tests mscclpp-fuzz --test integration -- fuzz::order
-        MSCCLPP_SOAK=100 MSCCLPP_SEEDS=10 tests mscclpp-dev --test device -- nodes::hostile
+        MSCCLPP_NUM_SEEDS=100 tests mscclpp-fuzz --test integration -- fuzz::order
+        MSCCLPP_SOAK=100 MSCCLPP_NUM_SEEDS=10 tests mscclpp-dev --test device -- nodes::hostile
         MSCCLPP_SOAK=100 tests mscclpp-dev --test device -- nodes::missing_wait
         ;;
     scale)

@@ -120,7 +120,7 @@ fn launches_run_though_no_thread_waits() -> Result<(), Failed> {
     // SAFETY: memory of a simulated device is memory of this process, and exists until the end.
     let first = |slice: &DeviceSlice| unsafe { &*(slice.address as *const AtomicI32) };
     // Ten times each of the different times, and many more with several seeds.
-    let rounds = if std::env::var_os("MSCCLPP_SEEDS").is_some() { 20_000 } else { 1_280 };
+    let rounds = if std::env::var_os("MSCCLPP_NUM_SEEDS").is_some() { 20_000 } else { 1_280 };
     for round in 1..=rounds {
         // At a different time after the end of the launch before it.
         (0..round % 128 * 32).for_each(|_| std::hint::spin_loop());

@@ -5,7 +5,7 @@
 //! the reason is printed. Tests of kernels that are compiled at run time do not run on the mock, which loads no machine
 //! code.
 //!
-//! The simulator uses one seed for each test, beginning with `MSCCLPP_SEED` (the day's by default, printed); `MSCCLPP_SEEDS=50`
+//! The simulator uses one seed for each test, beginning with `MSCCLPP_SEED` (the day's by default, printed); `MSCCLPP_NUM_SEEDS=50`
 //! uses that number of seeds, and runs all plans on the mock as well. `MSCCLPP_TEST_PLANS=FOLDER` adds the plans of a folder;
 //! `MSCCLPP_SMALL=1` limits a device to the messages of the simulator.
 

@@ -70,7 +70,7 @@ fn run(case: &str, library: &Path) -> Result<(), Failed> {
 
 /// Returns the algorithms whose plans have operations that no earlier algorithm's plan has; all where several seeds are asked for.
 fn cases() -> Vec<&'static str> {
-    let is_all = std::env::var_os("MSCCLPP_SEEDS").is_some();
+    let is_all = std::env::var_os("MSCCLPP_NUM_SEEDS").is_some();
     let mut kinds = HashSet::new();
     let adds_kind = |algorithm: &&BuiltinAlgorithm| {
         let ops = plan(algorithm.name()).map(|plan| plan.ranks.into_iter().flat_map(|rank| rank.blocks));

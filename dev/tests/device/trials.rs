@@ -30,7 +30,7 @@ fn with_seed(seed: u64) -> Options {
 pub(crate) fn all() -> Vec<Trial> {
     let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
     let first = number("MSCCLPP_SEED").unwrap_or(days);
-    let asked = number("MSCCLPP_SEEDS");
+    let asked = number("MSCCLPP_NUM_SEEDS");
     let seeds = first..first + asked.unwrap_or(1).max(1);
     let device = Device::new(0);
     match &device {

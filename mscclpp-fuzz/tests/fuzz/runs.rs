@@ -11,9 +11,9 @@ pub fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Returns the seeds per plan: `MSCCLPP_SEEDS`, or the default.
+/// Returns the seeds per plan: `MSCCLPP_NUM_SEEDS`, or the default.
 pub fn seeds(default: u64) -> u64 {
-    number("MSCCLPP_SEEDS", default)
+    number("MSCCLPP_NUM_SEEDS", default)
 }
 
 /// Fuzzes every plan that the checker accepts; prints the failures, and the numbers of plans and runs.

@@ -10,7 +10,7 @@
 //! | `MSCCLPP_CONFORMANCE` | the folder of the reference plans, which take part if it is set |
 //! | `MSCCLPP_MUTANTS` | mutants per plan: a number, or `all` |
 //! | `MSCCLPP_OPERATIONS` | operations of the largest plan that takes part |
-//! | `MSCCLPP_SEEDS` | runs of a survivor |
+//! | `MSCCLPP_NUM_SEEDS` | runs of a survivor |
 //! | `MSCCLPP_LOOP_MUTANTS` | mutants of random plans with loops |
 //! | `MSCCLPP_BASES` | random plans with loops that are tested unchanged |
 //! | `MSCCLPP_FIRST` | number of the first one of these |
@@ -48,7 +48,7 @@ struct Effort {
 impl Effort {
     fn from_environment() -> Self {
         let operations = usize::try_from(number("MSCCLPP_OPERATIONS", 120)).unwrap_or(usize::MAX);
-        Self { mutants: number("MSCCLPP_MUTANTS", 8), seeds: number("MSCCLPP_SEEDS", 8), operations }
+        Self { mutants: number("MSCCLPP_MUTANTS", 8), seeds: number("MSCCLPP_NUM_SEEDS", 8), operations }
     }
 }
 

@@ -184,7 +184,7 @@ fn bases_are_correct() {
 #[test]
 fn wrong_loop_mutants_are_rejected() {
     let mutants = number("MSCCLPP_LOOP_MUTANTS", 400);
-    let (first, seeds) = (number("MSCCLPP_FIRST", 0), number("MSCCLPP_SEEDS", 2));
+    let (first, seeds) = (number("MSCCLPP_FIRST", 0), number("MSCCLPP_NUM_SEEDS", 2));
     let every = mutants >= 20_000;
     let (next, sum) = (AtomicU64::new(first), Mutex::new(Tally::default()));
     let worker = || {

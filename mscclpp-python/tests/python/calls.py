@@ -246,7 +246,7 @@ class Calls(unittest.TestCase):
 
     def test_invalid_groups_are_rejected(self) -> None:
         for options in (
-            {},
+            {"mpi_comm": object(), "torch_group": dist.group.WORLD},
             {"torch_group": dist.group.WORLD, "interfaceIpPortTrio": "lo:127.0.0.1:1"},
             {"interfaceIpPortTrio": "lo:127.0.0.1:1"},
             {"interfaceIpPortTrio": "lo:127.0.0.1:1", "rank": 2, "size": 2},
