@@ -38,8 +38,8 @@ mod plan_memory;
 mod prepare;
 mod report;
 mod session;
-#[cfg(feature = "cuda")]
 mod timeline;
+#[cfg(feature = "cuda")]
 mod told_calls;
 mod wire;
 
