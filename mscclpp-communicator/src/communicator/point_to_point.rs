@@ -10,7 +10,7 @@ use mscclpp_core::collective::CollectiveKind;
 use super::handle::Communicator;
 use super::serve::Typed;
 use mscclpp_base::dtype::{DataType, Element, ElementType};
-use mscclpp_base::error::Error;
+use mscclpp_base::error::{Error, ErrorKind};
 use mscclpp_select::{Registry, Request};
 
 /// The sequence of which a transfer between two ranks is a part: the ranks make the transfers of one in the same order.
@@ -140,8 +140,19 @@ impl Communicator {
     }
 
     fn failed_transfer(&self, call: &'static str, peer: u32, sequence: Sequence, source: Error) -> Error {
+        // The other rank may have left because a transfer of another sequence has failed, such as the other direction's.
+        let is_lost = source.kind() == ErrorKind::RankLost;
+        let source = if is_lost { self.failure_of_others(peer, sequence).unwrap_or(source) } else { source };
         let is_send_on_stream = sequence.is_sent() == Some(true);
         Error::Transfer { call, rank: self.rank(), peer, is_send_on_stream, source: Box::new(source) }
+    }
+
+    /// Returns why transfers of other sequences with a rank have failed, unless that rank was lost.
+    fn failure_of_others(&self, peer: u32, sequence: Sequence) -> Option<Error> {
+        let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let others = pairs.into_iter().filter(|((other, of), _)| *other == peer && *of != sequence);
+        let mut failures = others.filter_map(|(_, pair)| pair.bootstrap().check_alive().err().map(Error::from));
+        failures.find(|failure| failure.kind() != ErrorKind::RankLost)
     }
 
     /// Checks that a rank is another one of the communicator.
