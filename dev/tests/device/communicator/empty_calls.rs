@@ -88,6 +88,8 @@ fn check(comm: &Communicator, device: &Device, call: &str, lens: [usize; 2]) -> 
         // A short send is buffered: its rank may be done before the receiver compares.
         Ok(()) if call.starts_with("transfer") && rank == 0 => Ok(()),
         Err(error) if lens[0] != lens[1] && error.kind() == ErrorKind::Mismatch => Ok(()),
+        // Its other rank has left because of it before this one compared.
+        Err(error) if lens[0] != lens[1] && error.to_string().contains("ranks make different calls") => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
 }
