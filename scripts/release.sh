@@ -4,9 +4,8 @@
 # Usage: MSCCLPP_CONFORMANCE=FOLDER scripts/release.sh [--publish]
 #
 # A rehearsal runs .ci/run, scripts/full.sh (an interrupted run continues), the dry run of `cargo publish`, and builds and tries the
-# wheels for x86-64 and aarch64. With --publish the crates go to crates.io, the wheels to
-# PyPI (`MATURIN_PYPI_TOKEN`), and the commit gets a tag, which is not pushed. What
-# needs a device, scripts/gpu.sh, has to be run beforehand.
+# wheels for x86-64 and aarch64. With --publish the crates go to crates.io, the wheels to PyPI (`MATURIN_PYPI_TOKEN`), and the commit gets
+# a tag, which is not pushed. What needs a device, scripts/gpu.sh, has to be run beforehand.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the wheels in target/wheels that scripts/wheels.sh has built, and runs a plan with each: that for aarch64 on an x86-64 machine by
 # QEMU with Debian's Python for arm64, where these can be had (`apt-get install qemu-user-static`); otherwise it says that it does not.
+# The packages for arm64 are unpacked, not installed; `dpkg --add-architecture arm64` lets apt-get find them from then on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")

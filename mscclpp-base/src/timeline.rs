@@ -91,7 +91,7 @@ impl Timeline {
                 args["location"] = location.to_string().into();
             }
             let operation = json!({
-                "name": kind.name(), "cat": "operation", "ph": "X", "ts": us(begin), "dur": us(end - begin),
+                "name": kind.name(), "cat": "operation", "ph": "X", "ts": us(begin), "dur": us(end.saturating_sub(begin)),
                 "pid": rank, "tid": block, "args": args,
             });
             names.chain([operation]).collect::<Vec<_>>()

@@ -9,6 +9,7 @@ the plan runs on the CPU, and times say nothing about devices.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import time
 
@@ -19,6 +20,9 @@ import mscclpp
 import mscclpp.utils as mscclpp_utils
 
 DTYPES = {"float16": torch.float16, "float32": torch.float32, "bfloat16": torch.bfloat16, "int32": torch.int32}
+
+# Where torchrun, Open MPI, Slurm and Intel MPI state the number of a process on its host.
+LOCAL_RANKS = ["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID"]
 
 
 def size(text: str) -> int:
@@ -67,10 +71,11 @@ def expected(collective: str, inputs: list[torch.Tensor], rank: int) -> torch.Te
 
 def main() -> None:
     options = arguments()
+    if torch.cuda.is_available():
+        local = next((os.environ[name] for name in LOCAL_RANKS if name in os.environ), "0")
+        torch.cuda.set_device(int(local) % torch.cuda.device_count())
     comm = mscclpp.CommGroup()
     rank, ranks = comm.my_rank, comm.nranks
-    if torch.cuda.is_available():
-        torch.cuda.set_device(rank % comm.nranks_per_node)
     plan = mscclpp.ExecutionPlan(options.execution_plan_path, rank)
     if plan.plan.num_ranks != ranks:
         raise SystemExit(f"expected {plan.plan.num_ranks} processes, as {plan.name} has ranks, found {ranks}")

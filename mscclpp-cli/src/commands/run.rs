@@ -348,10 +348,15 @@ impl<'a> Bench<'a> {
         if self.records {
             runner.start_timeline().map_err(failed)?;
         }
-        runner.launch().map_err(failed)?;
+        let launched = runner.launch();
         if self.records {
-            timelines.push(runner.take_timeline().map_err(failed)?);
+            // That of a launch that has failed shows where.
+            match runner.take_timeline() {
+                Ok(timeline) => timelines.push(timeline),
+                Err(error) => launched.clone().and(Err(error)).map_err(failed)?,
+            }
         }
+        launched.map_err(failed)?;
         let report = runner.check(&verifier).map_err(failed)?;
         progress.step();
         if let Some(first) = &report.first_mismatch {

@@ -100,7 +100,7 @@ class ExecutionPlanRegistry:
 
     register = register_plan
 
-    def set_selector(self, selector: Selector) -> None:
+    def set_selector(self, selector: Selector | None) -> None:
         """Sets the function that selects: from the plans by collective, and a request. All ranks select alike."""
         self._selector = selector
 
@@ -161,9 +161,12 @@ def register(plan: ExecutionPlanHandle) -> None:
     _of_calls[name] = plan
 
 
-def set_selector(selector: Selector) -> None:
+def set_selector(selector: Selector | None) -> None:
     """Sets the selector of the registry of the process, and of calls of `torch.distributed` for which there is a registered plan."""
     ExecutionPlanRegistry().set_selector(selector)
+    if selector is None:
+        _selection.set_selector(None)
+        return
 
     def select(call: _selection.SelectorCall, names: list[str]) -> str | None:
         serving = {id(plan): name for name, plan in _of_calls.items() if name in names}

@@ -119,10 +119,9 @@ def tuning(comm: mscclpp.CommGroup) -> None:
     run("001", 20, names | {"self": custom})
     # As its comment says, the example has the timing.
     names["elapsed"] = float(1 + RANK)
-    bind = lambda name: types.MethodType(names[name], custom)  # noqa: E731
-    custom._run_algo, custom.get_tuned_config = bind("_run_algo"), bind("get_tuned_config")
+    for name in ("_run_algo", "get_tuned_config", "all_reduce"):
+        setattr(custom, name, types.MethodType(names[name], custom))
     custom.best_configs = {1024: (custom._algorithm_nvls_packet, 0, 0)}
-    custom.all_reduce = bind("all_reduce")
     for count in (256, 3000):
         tensor = shared(count, torch.float32)
         custom.all_reduce(tensor)
@@ -133,7 +132,7 @@ def arguments_of_calls(comm: mscclpp.CommGroup) -> None:
     names = run("001", 17, run("001", 16, common() | {"tensor": shared(1000, torch.float32)}))
     tensor, output = names["tensor"], shared(1000, torch.float32)
     algorithms = run("001", 4, common())["load_algorithms"](tensor, RANK)
-    names |= {"algorithm": next(one for one in algorithms if one.name == "default_allreduce_packet"), "mscclpp": mscclpp}
+    names |= {"algorithm": next(one for one in algorithms if one.name == "default_allreduce_packet")}
     names |= {"comm": comm.communicator, "input_buffer": tensor.data_ptr(), "output_buffer": output.data_ptr()}
     names |= {"input_size": tensor.nbytes, "output_size": output.nbytes, "dtype": names["mscclpp_dtype"]}
     run("001", 15, names)

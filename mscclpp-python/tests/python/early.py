@@ -1,5 +1,6 @@
 """The early spellings of the language, and its first generation: each gives the plan of today's spelling, or is refused by name."""
 
+import array
 import contextlib
 import io
 import unittest
@@ -109,8 +110,6 @@ class FirstGeneration(unittest.TestCase):
                 Json()
         plan = mscclpp_rs.Plan.load(printed.getvalue().encode())
         self.assertEqual(plan.digest, program.plan().digest)
-        import array
-
         outputs = mscclpp_rs.run(plan, [array.array("i", [rank, rank + 10]) for rank in range(RANKS)])
         expected = [value for rank in range(RANKS) for value in (rank, rank + 10)]
         self.assertEqual([memoryview(output).tolist() for output in outputs], [expected] * RANKS)

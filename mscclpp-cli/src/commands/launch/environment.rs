@@ -20,19 +20,19 @@ pub(super) struct Environment {
 }
 
 /// What the launcher's own environment says about the job.
-#[derive(Default)]
 pub(super) struct Given {
     /// `MSCCLPP_SECRET`.
     pub(super) secret: Option<OsString>,
-    /// `MSCCLPP_MASTER_ADDR` and `MSCCLPP_MASTER_PORT`, if both are set: programs of MSCCL++ read them. A launcher sets one of them.
-    pub(super) meeting: Option<(String, String)>,
+    /// `MSCCLPP_MASTER_ADDR` and `MSCCLPP_MASTER_PORT`, if both are set: programs of MSCCL++ read them. A launcher around this one sets one
+    /// of them alone.
+    pub(super) rendezvous: Option<(String, String)>,
 }
 
 impl Given {
     pub(super) fn from_env() -> Self {
         let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-        let meeting = text("MSCCLPP_MASTER_ADDR").zip(text("MSCCLPP_MASTER_PORT"));
-        Self { secret: std::env::var_os("MSCCLPP_SECRET"), meeting }
+        let rendezvous = text("MSCCLPP_MASTER_ADDR").zip(text("MSCCLPP_MASTER_PORT"));
+        Self { secret: std::env::var_os("MSCCLPP_SECRET"), rendezvous }
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn of_all(args: &LaunchArgs, given: Given) -> Result<Vec<Environment>
         None => Secret::random().map_err(|error| Error::NoSecret(error.to_string()))?,
     };
     let own = (args.address.as_ref().map(ToString::to_string), port.map(|port| port.to_string()));
-    let (host_of_ranks, port_of_ranks) = match given.meeting.filter(|_| args.address.is_none()) {
+    let (host_of_ranks, port_of_ranks) = match given.rendezvous.filter(|_| args.address.is_none()) {
         Some((host, port)) => (Some(host), Some(port)),
         None => own,
     };
@@ -131,11 +131,11 @@ mod tests {
     }
 
     fn environments(arguments: &str) -> Vec<BTreeMap<&'static str, String>> {
-        with_meeting(arguments, None)
+        with_rendezvous(arguments, None)
     }
 
-    fn with_meeting(arguments: &str, meeting: Option<(String, String)>) -> Vec<BTreeMap<&'static str, String>> {
-        let all = of_all(&args(arguments), Given { secret: Some(SECRET.into()), meeting }).unwrap();
+    fn with_rendezvous(arguments: &str, rendezvous: Option<(String, String)>) -> Vec<BTreeMap<&'static str, String>> {
+        let all = of_all(&args(arguments), Given { secret: Some(SECRET.into()), rendezvous }).unwrap();
         let set =
             |one: Environment| one.variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         all.into_iter().map(set).collect()
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn several_hosts_need_a_secret_and_one_gets_its_own() {
         let secret = |arguments: &str, given: Option<&str>| {
-            of_all(&args(arguments), Given { secret: given.map(OsString::from), meeting: None }).map(|all| {
+            of_all(&args(arguments), Given { secret: given.map(OsString::from), rendezvous: None }).map(|all| {
                 let [.., (name, value)] = &all[0].variables[..] else { panic!("no variables") };
                 assert_eq!(*name, "MSCCLPP_SECRET");
                 value.clone().unwrap()
@@ -191,9 +191,9 @@ mod tests {
 
     #[test]
     fn address_of_the_environment_stays_unless_an_option_has_another_one() {
-        let meeting = Some(("10.0.0.7".to_owned(), "29500".to_owned()));
+        let rendezvous = Some(("10.0.0.7".to_owned(), "29500".to_owned()));
         let of = |arguments: &str| {
-            let all = with_meeting(arguments, meeting.clone());
+            let all = with_rendezvous(arguments, rendezvous.clone());
             [all[0].get("MSCCLPP_MASTER_ADDR").cloned(), all[0].get("MSCCLPP_MASTER_PORT").cloned()]
         };
         assert_eq!(of("-n 2 prog"), [Some("10.0.0.7".into()), Some("29500".into())]);

@@ -11,7 +11,6 @@ use std::os::unix::process::{CommandExt, parent_id};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use mscclpp_bootstrap::Address;
 use mscclpp_communicator::flight_recorder::{DumpSignal, SIGNAL_VARIABLE};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -53,13 +52,13 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
 /// Records the job for `mscclpp status`. If that is not possible, the job runs nevertheless.
 fn record(args: &LaunchArgs, environment: Option<&Environment>) -> Option<Recorded> {
     let variables = &environment?.variables;
-    let value = |name: &str| variables.iter().find(|(known, _)| *known == name)?.1.clone();
-    let port = value("MSCCLPP_MASTER_PORT").or_else(|| value("MASTER_PORT"))?;
-    // With an interface and a port, if it has colons.
-    let host = value("MSCCLPP_MASTER_ADDR").filter(|host| !host.contains(':')).or_else(|| value("MASTER_ADDR"))?;
-    let address = Address::new(&host, port.parse().ok()?);
-    let (secret, ranks) = (value("MSCCLPP_SECRET")?.parse().ok()?, value("WORLD_SIZE")?.parse().ok()?);
-    let job = jobs::Job { pid: std::process::id(), address, secret, ranks, command: jobs::command_text(&args.command) };
+    // As the ranks read it.
+    let read = mscclpp_bootstrap::Environment::from_lookup(|name| {
+        variables.iter().find(|(known, _)| *known == name)?.1.clone()
+    });
+    let mscclpp_bootstrap::Environment { address, secret, num_ranks, .. } = read.ok()?;
+    let (pid, command) = (std::process::id(), jobs::command_text(&args.command));
+    let job = jobs::Job { pid, address: address?.0, secret, ranks: num_ranks, command };
     let recorded = jobs::record(&job);
     recorded.inspect_err(|error| output::warn(format_args!("`mscclpp status` cannot find this job: {error}"))).ok()
 }
