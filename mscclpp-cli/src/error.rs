@@ -305,6 +305,7 @@ impl Error {
                 | mscclpp_exec::Error::NoPlan { .. }
                 | mscclpp_exec::Error::TuningTable(_) => exit::USAGE,
                 mscclpp_exec::Error::Bootstrap(_)
+                | mscclpp_exec::Error::Selector { .. }
                 | mscclpp_exec::Error::NativeAlgorithm { .. }
                 | mscclpp_exec::Error::Length { .. }
                 | mscclpp_exec::Error::Root { .. }

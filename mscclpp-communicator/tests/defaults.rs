@@ -8,7 +8,7 @@ use mscclpp_core::plan::Plan;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::Error;
 use mscclpp_select::tuning::{CandidateTime, MachineInfo, TuningEntry, TuningTable};
-use mscclpp_select::{Algorithm, Choice, Config, DecidedBy, OrderPolicy, Registry, RegistryError, Request, defaults};
+use mscclpp_select::{Algorithm, Choice, Config, OrderPolicy, Registry, RegistryError, Request, defaults};
 
 #[path = "../../mscclpp-exec/tests/common/ranks.rs"]
 mod ranks;
@@ -21,15 +21,14 @@ const ALL_PAIRS: &str = "allreduce_all_pairs";
 /// Lets one test at a time set what holds for the process.
 static SET: Mutex<()> = Mutex::new(());
 
-fn request(comm: &Communicator) -> Request {
-    Request { in_place: true, ..comm.request::<u32>(CollectiveKind::AllReduce, LEN) }
+/// Returns the request of an all-reduce of two ranks, in place.
+fn request(bytes: u64) -> Request {
+    Request { in_place: true, ..Request::new(CollectiveKind::AllReduce, 2, mscclpp_exec::DataType::U32, bytes) }
 }
 
 /// Returns the plan of an algorithm for two ranks, in place.
 fn plan() -> Plan {
-    let registry = Registry::builtin();
-    let request = Request::new(CollectiveKind::AllReduce, 2, mscclpp_exec::DataType::U32, 4 * LEN as u64);
-    let request = Request { in_place: true, ..request };
+    let (registry, request) = (Registry::builtin(), request(4 * LEN as u64));
     let decision = registry.decision(&request, &Choice::named(ALL_PAIRS)).expect("built in");
     registry.plan(&request, &decision).expect("built in")
 }
@@ -53,10 +52,9 @@ fn each_source_of_a_plan_serves_its_calls_and_no_others() {
     let path = folder.path().join("mine.plan");
     std::fs::write(&path, plan().to_bytes(mscclpp_core::plan::Format::Text)).expect("written");
     let table = || {
-        let request = Request::new(CollectiveKind::AllReduce, 2, mscclpp_exec::DataType::U32, 1 << 14);
         let fastest = CandidateTime { algorithm: "allreduce_ring".into(), blocks: None, threads: None, time_us: 1.0 };
         let mut table = TuningTable::new(MachineInfo::current());
-        table.entries.push(TuningEntry::new(&Request { in_place: true, ..request }, fastest, Vec::new()));
+        table.entries.push(TuningEntry::new(&request(1 << 14), fastest, Vec::new()));
         table
     };
     type Change<'a> = Box<dyn Fn(&mut Registry) -> Result<(), RegistryError> + Sync + 'a>;
@@ -129,14 +127,45 @@ fn selector_is_asked_for_each_call() {
         // A choice of the caller precedes it.
         comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named("allreduce_ring")))).expect("no call");
         reduce(comm).expect("all ranks");
-        assert_eq!(comm.call_counts().iter().map(|(_, count)| count).sum::<u64>(), 5);
-        assert_eq!(comm.registry().expect("compared").select(&request(comm)).expect("one").decided_by, usual(comm));
+        let counts = comm.call_counts();
+        let of = |name| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
+        assert_eq!([of("allreduce_ring"), of(ALL_PAIRS)], [Some(3), Some(2)], "{counts:?}");
     });
     defaults::clear_selector();
 }
 
-fn usual(comm: &Communicator) -> DecidedBy {
-    Registry::builtin().select(&request(comm)).expect("built in").decided_by
+#[test]
+fn thread_is_in_the_selector_while_it_is_asked() {
+    let _set = SET.lock();
+    let ask = || defaults::ask(&Registry::builtin(), &request(64), std::iter::empty(), false);
+    for fails in [false, true] {
+        defaults::set_selector(move |_| {
+            assert!(defaults::is_in_selector() && !fails, "out of range");
+            Ok(None)
+        });
+        assert!(!defaults::is_in_selector());
+        assert_eq!(ask().is_err(), fails);
+        assert!(!defaults::is_in_selector());
+    }
+    defaults::clear_selector();
+}
+
+#[test]
+fn candidates_serve_all_pieces_of_a_call() {
+    let _set = SET.lock();
+    let mut registry = Registry::builtin();
+    let long = Algorithm::plan(plan()).with_name("long").with_constraints(|of| of.bytes = 64..=u64::MAX);
+    registry.add(long).expect("another name");
+    defaults::set_selector(|call| {
+        Ok(call.candidates.iter().any(|of| of.name() == "long").then(|| Choice::named("long")))
+    });
+    let asked = |pieces: &[u64]| {
+        defaults::ask(&registry, &request(96), pieces.iter().copied().map(request), false).expect("no error")
+    };
+    assert_eq!(asked(&[]), Some(Choice::named("long")));
+    assert_eq!(asked(&[64]), Some(Choice::named("long")));
+    assert_eq!(asked(&[64, 32]), None);
+    defaults::clear_selector();
 }
 
 #[test]

@@ -36,7 +36,8 @@ mscclppResult_t mscclppGetVersion(int* interface, const char** library);
 const char* mscclppGetLastError(void);
 
 /* Checks a plan, as text, MSCCL++ JSON or an image, and adds it to the communicators that are created afterwards. It serves the calls that it
- * is for in preference to other plans. `name`: that of the plan if it is null. */
+ * is for in preference to built-in plans, unless the tuning table of MSCCLPP_TUNING_TABLE has a time of it. Of several plans for a call, the
+ * one with the narrowest range of sizes serves it, then the one that was added first. `name`: that of the plan if it is null. */
 mscclppResult_t mscclppRegisterPlan(const void* data, size_t bytes, const char* name);
 mscclppResult_t mscclppRegisterPlanFile(const char* path, const char* name);
 
@@ -63,17 +64,20 @@ typedef struct {
 /* Returns one of `names`, the algorithms that serve the call, or null for the usual selection; or writes to `error` why the call fails. Both
  * texts must stay valid until the thread's next call of the selector.
  *
+ * The function and `user` must stay valid until the process ends, also after another selector is set. Any thread may call it. It returns to
+ * its caller, without exceptions and jumps, and decides by its arguments: functions of NCCL and mscclppGetLastAlgorithm fail in it.
+ *
  * All ranks must return the same: others get an error with the names that the ranks have chosen, and an `error` is one of all ranks. Both
  * fail the communicator. A name that is none of `names` is an error of the call. */
 typedef const char* (*mscclppSelector_t)(const mscclppCall_t* call, const char* const* names, size_t num_names, void* user,
                                          const char** error);
 
-/* Sets the function that is asked for each collective call of more than one rank, from the next call on; null removes it. A call whose
- * configuration names an algorithm is not asked for. */
+/* Sets the function that is asked for each collective call of more than one rank, from the next call on; null removes it. No rank may
+ * have a call pending in an open group meanwhile. A call whose configuration names an algorithm is not asked for. */
 mscclppResult_t mscclppSetSelector(mscclppSelector_t selector, void* user);
 
 /* Sets what calls demand of the order of reduction, as MSCCLPP_ORDER does: any, in-switch, same-on-all-ranks, rank-order; null for what the
- * environment states. For communicators that are created afterwards; for one, or for all that exist if `comm` is null. Parts of a
+ * environment states. For communicators that are created afterwards; for one, or for all that are created if `comm` is null. Parts of a
  * communicator have its order. */
 mscclppResult_t mscclppSetOrder(const char* order);
 mscclppResult_t mscclppCommSetOrder(struct ncclComm* comm, const char* order);
@@ -86,7 +90,7 @@ typedef struct {
   uint64_t calls;
 } mscclppCallCount_t;
 
-/* Writes how often algorithms were launched, of a communicator or of all that exist if `comm` is null: up to `room` of them, and to `num` how
+/* Writes how often algorithms were launched, of a communicator or of all that are created if `comm` is null: up to `room` of them, and to `num` how
  * many there are. */
 mscclppResult_t mscclppGetCallCounts(struct ncclComm* comm, mscclppCallCount_t* counts, size_t room, size_t* num);
 

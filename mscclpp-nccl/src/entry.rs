@@ -1,39 +1,60 @@
 //! The boundary to C: results, texts of errors, panics.
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use mscclpp_bootstrap::place;
+use mscclpp_select::defaults;
 
 use crate::abi::Code;
 pub(crate) use crate::failure::{Failure, Result, panicked};
 use crate::{debug, open_group};
 
-/// Number of different texts that are kept; they stay valid, because callers have pointers to them.
-const MAX_TEXTS: usize = 4096;
+/// Number of different errors whose texts are kept.
+const MAX_ERRORS: usize = 4096;
 
 thread_local! {
     static LAST: Cell<Option<&'static CStr>> = const { Cell::new(None) };
 }
 
-/// Returns a text that stays valid until the process ends. The number of different texts is limited.
-pub(crate) fn keep(text: &str) -> &'static CStr {
-    static TEXTS: Mutex<Option<HashSet<&'static CStr>>> = Mutex::new(None);
-    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let texts = texts.get_or_insert_default();
-    if let Some(kept) = texts.get(text.as_c_str()) {
-        return kept;
+/// Texts that stay valid until the process ends, because callers have pointers to them.
+struct Kept(Mutex<BTreeSet<&'static CStr>>);
+
+impl Kept {
+    const fn new() -> Self {
+        Self(Mutex::new(BTreeSet::new()))
     }
-    if texts.len() >= MAX_TEXTS {
-        return c"too many different errors to keep their texts; NCCL_DEBUG=WARN prints all of them";
+
+    /// Returns the kept text; none if it is a new one and there are `max`.
+    fn keep(&self, text: &str, max: usize) -> Option<&'static CStr> {
+        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = texts.get(text.as_c_str()) {
+            return Some(kept);
+        }
+        if texts.len() >= max {
+            return None;
+        }
+        let kept: &'static CStr = Box::leak(text.into_boxed_c_str());
+        texts.insert(kept);
+        Some(kept)
     }
-    let kept: &'static CStr = Box::leak(text.into_boxed_c_str());
-    texts.insert(kept);
-    kept
+}
+
+/// Returns the text of an error, which stays valid until the process ends.
+pub(crate) fn keep_error(text: &str) -> &'static CStr {
+    static ERRORS: Kept = Kept::new();
+    let too_many = c"too many different errors to keep their texts; NCCL_DEBUG=WARN prints all of them";
+    ERRORS.keep(text, MAX_ERRORS).unwrap_or(too_many)
+}
+
+/// Returns a name or a setting, which stays valid until the process ends: programs have few.
+pub(crate) fn keep_name(name: &str) -> &'static CStr {
+    static NAMES: Kept = Kept::new();
+    NAMES.keep(name, usize::MAX).unwrap_or_default()
 }
 
 /// Returns the text of the last error of this thread.
@@ -53,18 +74,34 @@ pub(crate) fn fail(function: &str, failure: &Failure) -> c_int {
 /// Records why a function has failed in this thread.
 pub(crate) fn record(function: &str, text: &str) {
     let text = format!("{function}: {text}");
-    LAST.set(Some(keep(&text)));
+    LAST.set(Some(keep_error(&text)));
     debug::warn(&text);
 }
 
 /// Makes a call of C: failures become codes, panics internal errors.
 pub(crate) fn call(function: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
+    if let Err(failure) = check_not_in_selector() {
+        return fail(function, &failure);
+    }
     // Messages name the function, as the program's source is not known.
     let _name = place::enter_name(function);
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     match open_group::note(result) {
         Ok(()) => Code::Success as c_int,
         Err(failure) => fail(function, &failure),
+    }
+}
+
+/// Checks that the selector does not make the call.
+///
+/// # Errors
+/// An invalid usage.
+pub(crate) fn check_not_in_selector() -> Result<()> {
+    match defaults::is_in_selector() {
+        true => {
+            Err(Failure::usage("a selector made this call, for which it would wait itself: decide by its arguments"))
+        }
+        false => Ok(()),
     }
 }
 

@@ -44,7 +44,7 @@ impl From<Error> for Failure {
                 | ErrorKind::Revoked,
                 _,
             )
-            | (_, Error::NativeAlgorithm { .. }) => Code::InvalidUsage,
+            | (_, Error::Selector { .. }) => Code::InvalidUsage,
             (ErrorKind::OutOfResources | ErrorKind::System, _) => Code::SystemError,
             // Checked plans end, unless a launch that they need was not made in time.
             (ErrorKind::Timeout | ErrorKind::Stalled, _) => Code::Timeout,

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::abi;
-use crate::entry::{Failure, Result, check_pointer, keep};
+use crate::entry::{Failure, Result, check_pointer, keep_name};
 use crate::forward;
 
 /// A list of pointers to texts that never end.
@@ -91,7 +91,7 @@ pub(crate) fn bind(key: &str) -> Result<usize> {
 /// Returns the value of a variable; empty if it is not set.
 pub(crate) fn value(key: &str) -> Result<&'static CStr> {
     find(key)?;
-    Ok(keep(&std::env::var(key).unwrap_or_default()))
+    Ok(keep_name(&std::env::var(key).unwrap_or_default()))
 }
 
 /// Returns the value of the variable of a handle.

@@ -16,7 +16,7 @@ use mscclpp_select::{Choice, OrderPolicy, RegistryError, Request};
 use crate::abi::Handle;
 use crate::comm::{self, Comm};
 use crate::debug;
-use crate::entry::{self, Failure, check_pointer, keep, panicked, write};
+use crate::entry::{self, Failure, check_not_in_selector, check_pointer, keep_name, panicked, write};
 
 /// The version of the header.
 const INTERFACE: c_int = 1;
@@ -103,7 +103,7 @@ unsafe extern "C" fn mscclppGetVersion(interface: *mut c_int, library: *mut *con
         }
         if !library.is_null() {
             // SAFETY: guaranteed by the caller.
-            unsafe { write("library", library, keep(env!("CARGO_PKG_VERSION")).as_ptr()) }?;
+            unsafe { write("library", library, keep_name(env!("CARGO_PKG_VERSION")).as_ptr()) }?;
         }
         Ok(())
     })
@@ -226,13 +226,15 @@ impl Selector {
     fn select(&self, call: &SelectorCall<'_>) -> std::result::Result<Option<Choice>, SelectorError> {
         let Request { collective, dtype, op, order, root, num_ranks, ranks_per_node, .. } = *call.request;
         let [input_bytes, output_bytes] = call.request.input_and_output_bytes();
-        let text = |text: &str| keep(text).as_ptr();
+        let texts = [collective.name(), dtype.name(), op.map_or("", |op| op.name()), order.name()];
+        let [collective, dtype, operation, order] = texts.map(CString::new);
+        let (collective, dtype, operation, order) = (collective?, dtype?, operation?, order?);
         let info = CallInfo {
             size: size_of::<CallInfo>(),
-            collective: text(collective.name()),
-            dtype: text(dtype.name()),
-            operation: op.map_or(std::ptr::null(), |op| text(op.name())),
-            order: text(order.name()),
+            collective: collective.as_ptr(),
+            dtype: dtype.as_ptr(),
+            operation: op.map_or(std::ptr::null(), |_| operation.as_ptr()),
+            order: order.as_ptr(),
             input_bytes,
             output_bytes,
             root: root as c_int,
@@ -262,7 +264,8 @@ impl Selector {
 }
 
 /// # Safety
-/// `selector` must be null or a function that any thread may call with `user` until another one is set and its last call has returned.
+/// `selector` must be null or a function that any thread may call with `user` until the process ends, also after another one is set, and
+/// that returns to its caller: it does not throw, and does not jump.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mscclppSetSelector(selector: Option<Callback>, user: *mut c_void) -> c_int {
     call("mscclppSetSelector", || {
@@ -296,11 +299,16 @@ unsafe extern "C" fn mscclppSetOrder(order: *const c_char) -> c_int {
     })
 }
 
+/// Returns the communicator of a handle, once it is created.
+fn ready(comm: &Comm) -> Result<Communicator> {
+    comm.ready().map_err(|failure| Refusal(Code::CallFailed, failure.text))
+}
+
 /// Returns a communicator, or all that are created if the handle is null.
 fn communicators(handle: Handle) -> Result<Vec<(std::sync::Arc<Comm>, Communicator)>> {
     if !handle.is_null() {
         let comm = comm::find(handle)?;
-        let communicator = comm.ready()?;
+        let communicator = ready(&comm)?;
         return Ok(vec![(comm, communicator)]);
     }
     Ok(comm::all().into_iter().filter_map(|comm| comm.ready().ok().map(|ready| (comm, ready))).collect())
@@ -326,11 +334,12 @@ unsafe extern "C" fn mscclppCommSetOrder(comm: Handle, order: *const c_char) -> 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mscclppGetLastAlgorithm(comm: Handle, name: *mut *const c_char) -> c_int {
     call("mscclppGetLastAlgorithm", || {
+        check_not_in_selector()?;
         let comm = comm::find(comm)?;
-        let communicator = comm.ready()?;
+        let communicator = ready(&comm)?;
         let _calling = comm.calling();
         let last = communicator.on(&comm.stream(0)).last_call().map_err(Failure::from)?;
-        let last = last.and_then(|call| call.algorithm).map_or(std::ptr::null(), |name| keep(&name).as_ptr());
+        let last = last.and_then(|call| call.algorithm).map_or(std::ptr::null(), |name| keep_name(&name).as_ptr());
         // SAFETY: guaranteed by the caller.
         Ok(unsafe { write("name", name, last) }?)
     })
@@ -358,7 +367,7 @@ unsafe extern "C" fn mscclppGetCallCounts(comm: Handle, counts: *mut CallCount, 
         }
         for (at, (name, calls)) in all.iter().take(room).enumerate() {
             // SAFETY: guaranteed by the caller.
-            unsafe { counts.add(at).write(CallCount { name: keep(name).as_ptr(), calls: *calls }) };
+            unsafe { counts.add(at).write(CallCount { name: keep_name(name).as_ptr(), calls: *calls }) };
         }
         // SAFETY: guaranteed by the caller.
         Ok(unsafe { write("num", num, all.len()) }?)

@@ -35,10 +35,10 @@ pub(crate) fn set_default_order(order: Option<&str>) -> PyResult<()> {
 }
 
 /// Sets the function that is asked for each call: with what describes the call, and the names of the algorithms that serve it. It returns one
-/// of them or `None`.
+/// of them or `None`. It makes no calls of groups itself, which fail.
 #[pyfunction]
 pub(crate) fn set_selector(py: Python<'_>, selector: Option<Py<PyAny>>) {
-    // Other threads that hold the lock of the selectors may wait for the interpreter.
+    // Selectors of other threads wait for the interpreter.
     py.detach(|| match selector {
         None => defaults::clear_selector(),
         Some(function) => defaults::set_selector(move |call| {
@@ -49,11 +49,12 @@ pub(crate) fn set_selector(py: Python<'_>, selector: Option<Py<PyAny>>) {
             let of_ranks = (input_bytes, output_bytes, root, num_ranks, ranks_per_node);
             let is_device = call.request.backend == Backend::Cuda;
             let flags = (in_place, call.request.registered, call.is_captured, is_device);
-            Python::attach(|py| {
+            let chosen = Python::try_attach(|py| -> Result<Option<Choice>, defaults::SelectorError> {
                 let chosen: PyResult<Option<String>> =
                     function.call1(py, (described, of_ranks, flags, names)).and_then(|chosen| chosen.extract(py));
                 chosen.map(|name| name.map(Choice::named)).map_err(|error| error.to_string().into())
-            })
+            });
+            chosen.unwrap_or_else(|| Err("the interpreter has ended".into()))
         }),
     });
 }

@@ -99,10 +99,34 @@ struct State {
     /// Signals to each rank and waits for each rank, by channel.
     num_sent: Vec<u64>,
     num_awaited: Vec<u64>,
-    /// Waits that may be pending, and when they are late.
-    waits: Vec<(Event, Instant, u32)>,
+    /// Waits that may be pending.
+    waits: Vec<Wait>,
     /// Whether a thread checks these.
     is_watched: bool,
+}
+
+/// A wait of a stream for a signal of a rank.
+struct Wait {
+    begin: Event,
+    end: Event,
+    timeout: Duration,
+    /// When it is late, once the stream has reached it.
+    deadline: Option<Instant>,
+    rank: u32,
+}
+
+impl Wait {
+    fn is_complete(&self) -> bool {
+        // Without a driver nothing can be done.
+        self.end.is_complete().unwrap_or(true)
+    }
+
+    fn is_late(&mut self) -> bool {
+        if self.deadline.is_none() && self.begin.is_complete().unwrap_or(true) {
+            self.deadline = Instant::now().checked_add(self.timeout);
+        }
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
 }
 
 impl Mapped {
@@ -136,21 +160,19 @@ impl Mapped {
         loop {
             thread::sleep(CHECK_INTERVAL);
             let mut state = self.lock();
-            state.waits.retain(|(end, ..)| !end.is_complete().unwrap_or(true));
+            state.waits.retain(|wait| !wait.is_complete());
             if state.waits.is_empty() {
                 state.is_watched = false;
                 return;
             }
-            let late = state.waits.iter().find(|(_, deadline, _)| Instant::now() >= *deadline).map(|(.., rank)| *rank);
+            let late = state.waits.iter_mut().find_map(|wait| wait.is_late().then_some(wait.rank));
             drop(state);
             if let Some(rank) = late {
                 comm.abort(&format!("symmetric memory: rank {rank} has not sent a signal within the timeout"));
             }
+            // Again until no wait is pending: late signals store smaller numbers.
             if comm.check().is_err() {
-                // Without a driver nothing can be done.
                 let _ = self.release();
-                self.lock().is_watched = false;
-                return;
             }
         }
     }
@@ -256,22 +278,24 @@ impl PySymmetricWindow {
         match action {
             SignalAction::Send => {
                 let address = mapped.counters.address(peer).ok_or_else(|| other_node(name, peer))?;
-                // SAFETY: the counters are mapped as long as the window, whose tensors keep it; only stores and waits of streams access them.
+                // SAFETY: the counters stay mapped until the device's work is complete, for which their destructors wait; only stores and waits
+                // of streams access them.
                 unsafe { stream.write_value(mapped.counter(address, mapped.rank, channel), state.num_sent[at] + 1)? };
                 state.num_sent[at] += 1;
             }
             SignalAction::Wait => {
-                let own = mapped.received.as_slice().address;
-                // SAFETY: as above.
-                unsafe { stream.wait_value(mapped.counter(own, peer, channel), state.num_awaited[at] + 1)? };
-                state.num_awaited[at] += 1;
-                state.waits.push((stream.untimed_event()?, Instant::now() + timeout, peer));
                 if !state.is_watched {
                     let (mapped, comm) = (Arc::clone(mapped), self.comm.clone());
                     let started = threads::named("mscclpp signals").spawn(move || mapped.watch(&comm));
                     started.map_err(|error| Error::SpawnThread(error.to_string()))?;
                     state.is_watched = true;
                 }
+                let (own, begin) = (mapped.received.as_slice().address, stream.untimed_event()?);
+                // SAFETY: as above.
+                unsafe { stream.wait_value(mapped.counter(own, peer, channel), state.num_awaited[at] + 1)? };
+                state.num_awaited[at] += 1;
+                let end = stream.untimed_event()?;
+                state.waits.push(Wait { begin, end, timeout, deadline: None, rank: peer });
             }
         }
         Ok(())

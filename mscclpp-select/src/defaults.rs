@@ -16,6 +16,7 @@
 //! # defaults::clear_selector();
 //! ```
 
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,12 +71,17 @@ static STATE: Mutex<State> = Mutex::new(State { defaults: None, selector: None }
 /// Whether there is a selector: each call asks.
 static HAS_SELECTOR: AtomicBool = AtomicBool::new(false);
 
+thread_local! {
+    /// Whether this thread is in a call of the selector.
+    static IS_ASKING: Cell<bool> = const { Cell::new(false) };
+}
+
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Adds a checked plan, under its own name or another one, to the communicators that are created afterwards. It serves the calls that it
-/// is for in preference to the built-in plans and to those of `MSCCLPP_PLANS`. Returns the name.
+/// is for in preference to the built-in plans; [`Registry`] has the order among several plans. Returns the name.
 ///
 /// # Errors
 /// [`RegistryError::Duplicate`] for the name of a built-in or registered plan, [`RegistryError::Name`] for one that cannot be shown,
@@ -124,7 +130,9 @@ pub fn set_order_policy(policy: Option<OrderPolicy>) {
 }
 
 /// Sets the function that is asked for each collective call of more than one rank, of all communicators, from the next call on. It
-/// returns one of the candidates, `None` for the usual selection, or why the call fails.
+/// returns one of the candidates, `None` for the usual selection, or why the call fails. It makes no calls of communicators itself.
+///
+/// Started calls are asked for when they are made, so none may be pending when the selector changes.
 ///
 /// All ranks must return the same: ranks that differ get an error that names the algorithms, and an error of one rank is one of all ranks.
 /// Both fail the communicator. A name that is none of the candidates is an error of the call.
@@ -154,20 +162,38 @@ pub fn has_selector() -> bool {
     HAS_SELECTOR.load(Ordering::Acquire)
 }
 
-/// Asks the selector about a call.
+/// Returns whether this thread is in a call of the selector, which would wait for itself if it made calls.
+#[doc(hidden)]
+pub fn is_in_selector() -> bool {
+    IS_ASKING.get()
+}
+
+/// Asks the selector about a call. `pieces`: the requests that plans serve in its place, if it is too long for one.
 ///
 /// # Errors
 /// That of the selector.
 #[doc(hidden)]
-pub fn ask(registry: &Registry, request: &Request, is_captured: bool) -> Result<Option<Choice>, SelectorError> {
+pub fn ask(
+    registry: &Registry,
+    request: &Request,
+    pieces: impl Iterator<Item = Request>,
+    is_captured: bool,
+) -> Result<Option<Choice>, SelectorError> {
     let Some(selector) = lock().selector.clone() else { return Ok(None) };
-    let eligible = registry
-        .iter()
-        .filter(|algorithm| algorithm.collective() == request.collective && algorithm.check_request(request).is_ok());
-    let candidates: Vec<&Algorithm> = eligible.map(|algorithm| &**algorithm).collect();
+    let pieces: Vec<Request> = pieces.collect();
+    let serves = |algorithm: &Algorithm| {
+        let pieces = if algorithm.has_plans() { &*pieces } else { &[] };
+        [request].into_iter().chain(pieces).all(|request| algorithm.check_request(request).is_ok())
+    };
+    let eligible = registry.iter().map(|algorithm| &**algorithm);
+    let candidates: Vec<&Algorithm> =
+        eligible.filter(|algorithm| algorithm.collective() == request.collective && serves(algorithm)).collect();
     let call = SelectorCall { request, is_captured, candidates: &candidates };
-    catch_unwind(AssertUnwindSafe(|| selector(&call)))
-        .unwrap_or_else(|panic| Err(format!("it panicked: {}", message(&*panic)).into()))
+    let was_asking = IS_ASKING.replace(true);
+    let chosen = catch_unwind(AssertUnwindSafe(|| selector(&call)))
+        .unwrap_or_else(|panic| Err(format!("it panicked: {}", message(&*panic)).into()));
+    IS_ASKING.set(was_asking);
+    chosen
 }
 
 impl Defaults {

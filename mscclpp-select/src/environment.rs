@@ -9,13 +9,13 @@
 //! | `MSCCLPP_ORDER` | what calls demand of the order of reduction, as [`OrderPolicy`] names it |
 //!
 //! Each plan is checked as every plan is. It serves the calls that it is for: its collective, ranks, nodes, mode, root, sizes and
-//! reduction; of several the first.
+//! reduction; of several the one that [`Registry`] selects.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 
 use mscclpp_core::check::LoadOptions;
 use mscclpp_core::plan::Plan;
@@ -147,15 +147,22 @@ impl Registry {
     }
 }
 
-/// A plan file that was checked: when it was changed, its length, and the plan or why it cannot be used.
-type CheckedFile = ((SystemTime, u64), Result<Plan, String>);
+/// A plan file that was checked: its identity, and the plan or why it cannot be used.
+type CheckedFile = ([u64; 5], Result<Plan, String>);
 
-/// Returns the plan of a file, or why it cannot be used. A file is checked again only when the time of its last change or its length has
-/// changed: each new communicator reads it.
+/// Returns what differs after a change of a file: its device and number, its length, and the time of the last change of its content or
+/// attributes, which programs cannot set.
+fn identity(path: &Path) -> Option<[u64; 5]> {
+    let data = std::fs::metadata(path).ok()?;
+    Some([data.dev(), data.ino(), data.len(), data.ctime() as u64, data.ctime_nsec() as u64])
+}
+
+/// Returns the plan of a file, or why it cannot be used. A file is checked again only when its identity has changed: each new communicator
+/// reads it.
 fn checked(path: &Path) -> Result<Plan, String> {
     static CHECKED: Mutex<BTreeMap<PathBuf, CheckedFile>> = Mutex::new(BTreeMap::new());
     let lock = || CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
-    let state = std::fs::metadata(path).and_then(|data| Ok((data.modified()?, data.len()))).ok();
+    let state = identity(path);
     if let Some((of, result)) = lock().get(path)
         && Some(*of) == state
     {
@@ -268,11 +275,12 @@ mod tests {
         std::fs::write(&path, &text).expect("written");
         let changed = std::fs::metadata(&path).and_then(|data| data.modified()).expect("a time");
         let first = checked(&path).expect("a plan");
-        // Other bytes with the same time and length.
-        std::fs::write(&path, vec![b' '; text.len()]).expect("written");
-        std::fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(changed)).expect("set");
-        assert!(checked(&path).expect("the same plan") == first);
-        std::fs::write(&path, "no plan").expect("written");
+        assert_eq!(checked(&path).expect("a plan").name().as_ptr(), first.name().as_ptr());
+        // Another file with the same time and length.
+        let other = folder.path().join("other");
+        std::fs::write(&other, vec![b' '; text.len()]).expect("written");
+        std::fs::File::options().write(true).open(&other).and_then(|file| file.set_modified(changed)).expect("set");
+        std::fs::rename(&other, &path).expect("renamed");
         checked(&path).expect_err("it has changed");
         std::fs::remove_file(&path).expect("removed");
         assert!(checked(&path).expect_err("it is missing").contains("cannot read plan file"));

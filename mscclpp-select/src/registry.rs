@@ -24,6 +24,9 @@ use mscclpp_algorithms as algorithms;
 /// Selects among the algorithms that serve a request; `None` leaves the selection to the registry.
 type Selector = dyn Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync;
 
+/// Maximum number of characters of the names of algorithms that ranks compare.
+const MAX_NAMES: usize = 1000;
+
 /// Maximum number of plans that a registry caches; beyond it the cache is cleared.
 const MAX_CACHED_PLANS: usize = 1024;
 
@@ -32,8 +35,9 @@ const MAX_CACHED_PLANS: usize = 1024;
 /// A request is decided in this order, each time among the algorithms that serve it:
 ///
 /// 1. the selector that was [set](Self::set_selector), if it returns a choice;
-/// 2. the [tuning table](Self::set_table), if it has an entry;
-/// 3. registered algorithms other than the built-in ones: the one with the narrowest range of sizes, then the first;
+/// 2. registered algorithms other than the built-in ones, unless the tuning table has a time of it: the one with the narrowest range of
+///    sizes, then the first;
+/// 3. the [tuning table](Self::set_table), if it has an entry;
 /// 4. the default rules, by size and machine; then the first of the built-in algorithms.
 ///
 /// Nothing here is global: a change of one registry does not affect another. All ranks must set up equal registries,
@@ -297,6 +301,16 @@ impl Registry {
             format!("{} ({} entries)", hex(digest), table.entries.len())
         };
         self.table.as_ref().map_or_else(|| "none".to_owned(), text)
+    }
+
+    /// Returns the names of the algorithms other than the built-in ones, for comparisons among the ranks; `None` without any. Of very many
+    /// the first ones: a difference beyond them is one of the fingerprints.
+    #[doc(hidden)]
+    pub fn added_names(&self) -> Option<String> {
+        let added =
+            self.algorithms.iter().filter(|algorithm| !algorithm.is_builtin()).map(|algorithm| algorithm.name());
+        let names: Vec<_> = added.collect();
+        (!names.is_empty()).then(|| names.join(", ").chars().take(MAX_NAMES).collect())
     }
 
     /// Returns how often each algorithm was launched, without those that never were, in the order in which they were

@@ -43,6 +43,7 @@ impl Error {
             Self::Interrupted(_) | Self::Bootstrap(_) => Code::LostRank,
             Self::Select { .. }
             | Self::NoPlan { .. }
+            | Self::Selector { .. }
             | Self::NativeAlgorithm { .. }
             | Self::TuningTable(_)
             | Self::Environment(_) => Code::NoAlgorithm,

@@ -358,7 +358,17 @@ pub enum Error {
         /// Why not.
         message: String,
     },
-    /// A function of the program, that of a native algorithm or the selector, returned an error.
+    /// The selector of the program returned an error, or panicked.
+    #[error("rank {rank}, {request}: the selector failed: {message}")]
+    Selector {
+        /// This rank.
+        rank: u32,
+        /// The request, in words.
+        request: String,
+        /// The message of its error.
+        message: String,
+    },
+    /// The function of a native algorithm returned an error.
     #[error("rank {rank}, {request}: {message}")]
     NativeAlgorithm {
         /// This rank.

@@ -60,7 +60,9 @@ impl Error {
             },
             Self::RankLost { .. } => ErrorKind::RankLost,
             Self::Driver(_) | Self::MapFailed { .. } | Self::Jit(_) => ErrorKind::System,
-            Self::NativeAlgorithm { .. } | Self::Panicked { .. } | Self::System { .. } => ErrorKind::System,
+            Self::Selector { .. } | Self::NativeAlgorithm { .. } | Self::Panicked { .. } | Self::System { .. } => {
+                ErrorKind::System
+            }
             Self::Internal(_) => ErrorKind::Internal,
         }
     }
@@ -83,6 +85,7 @@ impl Error {
             | Self::DroppedBuffer { rank, .. }
             | Self::Select { rank, .. }
             | Self::NoPlan { rank, .. }
+            | Self::Selector { rank, .. }
             | Self::NativeAlgorithm { rank, .. }
             | Self::Length { rank, .. }
             | Self::Root { rank, .. }
@@ -115,7 +118,9 @@ impl Error {
             Self::InvalidPlan { path: place, .. } | Self::CrossNodeAccess { path: place, .. } => Some(place.clone()),
             Self::LateData(late) => late.sent_by.clone(),
             Self::PeerOutOfMemory { call, .. } => Some(call.clone()),
-            Self::NoPlan { request, .. } | Self::NativeAlgorithm { request, .. } => Some(request.clone()),
+            Self::NoPlan { request, .. } | Self::Selector { request, .. } | Self::NativeAlgorithm { request, .. } => {
+                Some(request.clone())
+            }
             Self::Length { call, .. }
             | Self::Root { call, .. }
             | Self::Peer { call, .. }

@@ -5,7 +5,7 @@ use mscclpp_core::plan::Plan;
 use super::Communicator;
 use super::forced::Forced;
 use mscclpp_base::error::Error;
-use mscclpp_select::{Choice, Decision, Registry, Request, defaults};
+use mscclpp_select::{Decision, Registry, Request, defaults};
 
 /// Selects the algorithm for a request of `rank`. `forced`: the choices of the caller and of the selector.
 ///
@@ -38,34 +38,39 @@ pub(super) fn decide(
 }
 
 impl Communicator {
-    /// Asks the selector of the process about a call, unless there is none, the caller has chosen, or the call needs no algorithm.
+    /// Asks the selector of the process about a call, unless there is none, the caller has chosen, or the call needs no algorithm, and
+    /// keeps what it returns as the choice for the call. Returns whether it was asked. `pieces`: as for [`defaults::ask`].
     ///
     /// # Errors
-    /// [`Error::NativeAlgorithm`] with the selector's error, of which the other ranks do not know yet; those of
+    /// [`Error::Selector`] with the selector's error, of which the other ranks do not know yet; those of
     /// [`registry`](Self::registry).
     pub(super) fn ask_selector(
         &self,
-        forced: &Forced,
+        forced: &mut Forced,
         request: &Request,
+        pieces: impl Iterator<Item = Request>,
         is_captured: bool,
-    ) -> Result<Option<Choice>, Error> {
+    ) -> Result<bool, Error> {
         let is_asked = defaults::has_selector()
             && !self.inner.is_pair
             && request.bytes > 0
             && request.num_ranks > 1
             && !forced.is_forced(request.collective);
+        forced.select(request.collective, None);
         if !is_asked {
-            return Ok(None);
+            return Ok(false);
         }
         let registry = {
             // The first call compares the registries of all ranks, which is a part of this call.
             let _part = self.enter_call(|| self.describe(request));
             self.registry()?
         };
-        defaults::ask(&registry, request, is_captured).map_err(|error| Error::NativeAlgorithm {
+        let choice = defaults::ask(&registry, request, pieces, is_captured).map_err(|error| Error::Selector {
             rank: self.rank(),
             request: self.describe(request),
-            message: format!("the selector failed: {error}"),
-        })
+            message: error.to_string(),
+        })?;
+        forced.select(request.collective, choice);
+        Ok(true)
     }
 }

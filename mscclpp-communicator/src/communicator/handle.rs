@@ -82,9 +82,6 @@ use mscclpp_select::{Choice, OrderPolicy, Registry, Request};
 /// All calls: invalid lengths and roots, before this rank waits for another one; [`Error::Busy`] while another thread is in a
 /// call of this rank; errors of selection, preparation and launch.
 ///
-/// Maximum number of characters of the names of algorithms that ranks compare.
-const MAX_NAMES: usize = 1000;
-
 /// `Send` and `Sync`: any thread may make calls. A call does not wait for one of another thread, but returns
 /// [`Error::Busy`].
 #[derive(Clone)]
@@ -426,10 +423,7 @@ impl Communicator {
         let (limits, table) = (registry.launch_limits().to_string(), registry.table_fingerprint());
         let version = ("version of mscclpp", env!("CARGO_PKG_VERSION"));
         let order = self.order_policy().name();
-        let added = registry.iter().filter(|algorithm| !algorithm.is_builtin()).map(|algorithm| algorithm.name());
-        // Of very many the first ones: a difference beyond them is one of the fingerprints.
-        let added: String = added.collect::<Vec<_>>().join(", ").chars().take(MAX_NAMES).collect();
-        let added = if added.is_empty() { "none" } else { &added };
+        let added = registry.added_names().unwrap_or_else(|| "none".to_owned());
         // The fingerprint covers all of these as well, but does not name them.
         let algorithms = ("set of algorithms", &*registry.fingerprint());
         let values = [
@@ -437,7 +431,7 @@ impl Communicator {
             ("order of reduction", order),
             ("launch limit", &limits),
             ("tuning table", &table),
-            ("list of the program's algorithms", added),
+            ("list of the program's algorithms", &added),
             algorithms,
         ];
         self.executor()?.control("comparison of algorithms", |bootstrap| bootstrap.compare(&values))
@@ -577,8 +571,9 @@ impl Communicator {
             calls: Mutex::default(),
             mark: ProcessMark::new(),
             assume_registered: AtomicBool::new(false),
-            // One that does not exist is an error of the first call, which asks for the registry.
-            order: AtomicU8::new(defaults.order_policy() as u8),
+            // One that does not exist is an error of the first call, which asks for the registry. Transfers have no order: their ranks may
+            // create the pair before and after the process sets another one.
+            order: AtomicU8::new(if is_pair { OrderPolicy::default() } else { defaults.order_policy() } as u8),
             defaults,
             forms: Forms::default(),
             queue: CallQueue::default(),

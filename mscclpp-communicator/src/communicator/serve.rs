@@ -1,5 +1,6 @@
 //! Serves calls on slices: selects an algorithm, prepares its plan once, and launches it.
 
+use std::iter;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::places::CallPlace;
 use mscclpp_exec::process::PreparedPlan;
-use mscclpp_select::{Algorithm, Buffers, Call, Decision, Request, defaults};
+use mscclpp_select::{Algorithm, Buffers, Call, Decision, Request};
 
 /// A prepared request: its algorithm, and its plan, bound to the message, unless the algorithm is a function.
 pub(super) struct Prepared {
@@ -99,13 +100,12 @@ impl Communicator {
 
     fn launch<T: Element>(&self, calls: &mut Calls, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
         let rank = self.rank();
-        let choice = match self.ask_selector(&calls.forced, &request, false) {
+        let is_asked = match self.ask_selector(&mut calls.forced, &request, iter::empty(), false) {
             // The other ranks wait for this one.
-            Err(error @ Error::NativeAlgorithm { .. }) => return Err(self.executor()?.fail(error)),
+            Err(error @ Error::Selector { .. }) => return Err(self.executor()?.fail(error)),
             asked => asked?,
         };
-        calls.forced.select(request.collective, choice);
-        if defaults::has_selector() && !self.inner.is_pair && self.inner.bootstrap.num_nodes() > 1 {
+        if is_asked && self.inner.bootstrap.num_nodes() > 1 {
             // Nodes compare what ranks prepare, and not what they launch.
             self.executor()?.agree(&(self.describe(&request) + &calls.forced.describe(&request)))?;
         }

@@ -12,9 +12,6 @@ use crate::entry::{Failure, Result};
 use crate::forward::{self, Nested, RULES_VARIABLE, VARIABLE};
 use crate::profiler::Profiler;
 
-/// Maximum number of characters of the names of plans that ranks compare.
-const MAX_NAMES: usize = 1000;
-
 /// Compares what the environments of all ranks state, adds the user's plans, creates the communicator of the real NCCL, and
 /// tells a profiler plugin of the new one. A call of all ranks, of which some may come from a parent: a grown one has new ranks.
 ///
@@ -29,12 +26,9 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bo
         Some(Err(_)) => "cannot be loaded".to_owned(),
     };
     let of_plans = match &registry {
-        Ok(registry) if has_plans(registry) => {
-            let names = registry.iter().filter(|algorithm| !algorithm.is_builtin()).map(|algorithm| algorithm.name());
-            let names: String = names.collect::<Vec<_>>().join(", ").chars().take(MAX_NAMES).collect();
-            format!("{names}; {}", registry.fingerprint())
-        }
-        Ok(_) => "none".to_owned(),
+        Ok(registry) => registry
+            .added_names()
+            .map_or_else(|| "none".to_owned(), |names| format!("{names}; {}", registry.fingerprint())),
         Err(_) => "cannot be used".to_owned(),
     };
     let rules = forward::rules().to_string();
@@ -78,11 +72,6 @@ fn registry() -> Result<Registry> {
     Ok(registry)
 }
 
-/// Returns whether there are other plans than the built-in ones.
-fn has_plans(registry: &Registry) -> bool {
-    registry.iter().any(|algorithm| !algorithm.is_builtin())
-}
-
 /// Sets the registry: the user's plans, and as limit of thread blocks the smallest number that a rank states as `maxCTAs`, as NCCL
 /// does. A call of all ranks.
 fn set_registry(comm: &Comm, communicator: &Communicator, mut registry: Registry, has_parent: bool) -> Result<()> {
@@ -92,7 +81,8 @@ fn set_registry(comm: &Comm, communicator: &Communicator, mut registry: Registry
     let max_blocks = all.iter().filter_map(|of_rank| number(of_rank, 0)).min().filter(|limit| *limit < u32::MAX);
     // Ranks with a parent have its registry, with its limit, and new ones have none.
     let differ = all.iter().any(|of_rank| number(of_rank, 4) != Some(0));
-    if !has_plans(&registry) && max_blocks.is_none() && !differ {
+    let is_usual = registry.iter().all(|algorithm| algorithm.is_builtin());
+    if is_usual && max_blocks.is_none() && !differ {
         return Ok(());
     }
     registry.set_launch_limits(LaunchLimits { max_blocks, ..LaunchLimits::default() });

@@ -45,7 +45,7 @@ use self::signals::Signals;
 pub(crate) use self::signals::{OneSided, Put, descriptions};
 use crate::abi::{Code, Handle};
 use crate::config::Config;
-use crate::entry::{Failure, Result, keep};
+use crate::entry::{Failure, Result, keep_error};
 use crate::forward::Nested;
 use crate::kind::{FUNCTIONS, Kind};
 use crate::open_group;
@@ -365,7 +365,7 @@ impl Comm {
             State::Failed(failure) => Some(failure.clone()),
             _ => None,
         });
-        failure.map(|failure| keep(&failure.text))
+        failure.map(|failure| keep_error(&failure.text))
     }
 
     /// Converts the result of a call: a failure of the communicator stays its failure.

@@ -23,7 +23,7 @@ use super::abi::{
     event,
 };
 use super::plugin::{Plugin, mask, plugin};
-use crate::entry::{Result, keep};
+use crate::entry::{Result, keep_name};
 use crate::kind::Kind;
 
 /// Number of functions that are calls of all ranks.
@@ -140,7 +140,7 @@ impl Profiler {
         [num_nodes, num_ranks, rank]: [u32; 3],
     ) -> Option<Arc<Self>> {
         let plugin = plugin()?.as_ref().ok()?;
-        let context = plugin.init(communicator, name.map(keep), [num_nodes, num_ranks, rank])?;
+        let context = plugin.init(communicator, name.map(keep_name), [num_nodes, num_ranks, rank])?;
         Some(Arc::new(Self { plugin, context, rank: rank as c_int, sequences: Default::default() }))
     }
 
@@ -287,7 +287,7 @@ impl Trace {
             dtype,
             num_channels: 0,
             num_warps: 0,
-            algorithm: keep(algorithm).as_ptr(),
+            algorithm: keep_name(algorithm).as_ptr(),
             protocol: c"Unknown".as_ptr(),
             group,
             kernel_variant: c"".as_ptr(),

@@ -98,23 +98,26 @@ def _backend(group: "torch.distributed.ProcessGroup | None") -> "Backend | None"
     return find_backend(group)
 
 
+def _has_groups() -> bool:
+    """Returns whether there is a process group."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 def set_order(order: str, group: "torch.distributed.ProcessGroup | None" = None) -> None:
     """Sets what calls of a process group demand of the order in which they reduce floats, by default those of all ranks.
 
     ``rank-order``: each element is reduced from left to right in the order of ranks, so that its bits depend neither on its place in a tensor,
     nor on the size of the tensor, nor on how a batch is divided into calls. ``same-on-all-ranks``, the default, ``in-switch`` and ``any``
     demand less. ``MSCCLPP_ORDER`` sets it for all groups, and so does this function before the first group is created. For the backend nccl, on
-    this project's library, it sets that of all groups. All ranks set the same; calls of ranks that differ fail. Raises
+    this project's library, it sets that of all groups of that backend. All ranks set the same; calls of ranks that differ fail. Raises
     ``InvalidInputError`` for another name, or if another backend serves the group.
     """
     backend = _backend(group)
     if backend is not None:
         backend.set_order(order)
         return
-    _selection.set_default_order(order)
-    library = _selection.nccl()
-    if library is not None:
-        library.call("mscclppCommSetOrder", None, order.encode())
+    _selection.set_order(order, is_of_nccl=_has_groups())
 
 
 def call_counts(group: "torch.distributed.ProcessGroup | None" = None) -> dict[str, int]:

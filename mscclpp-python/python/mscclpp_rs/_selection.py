@@ -129,12 +129,14 @@ def register_plan(plan: _native.Plan, name: str | None) -> str:
     return registered
 
 
-def set_default_order(order: str | None) -> None:
-    """Sets the order of what is created afterwards."""
-    _native.set_default_order(order)
+def set_order(order: str, *, is_of_nccl: bool) -> None:
+    """Sets the order of all communicators of the NCCL library, and, unless ``is_of_nccl``, of the groups that are created afterwards."""
+    if not is_of_nccl:
+        _native.set_default_order(order)
     library = nccl()
     if library is not None:
-        library.call("mscclppSetOrder", None if order is None else order.encode())
+        library.call("mscclppSetOrder", order.encode())
+        library.call("mscclppCommSetOrder", None, order.encode())
 
 
 def set_selector(selector: Selector | None) -> None:
@@ -142,20 +144,30 @@ def set_selector(selector: Selector | None) -> None:
 
     It gets a ``SelectorCall`` and the names of the algorithms that serve the call, and returns one of them, or ``None`` for the usual selection.
     It is asked for calls of the backend ``mscclpp``, and of the backend nccl if this project's NCCL library is loaded; any thread may call it.
+    It makes no calls of groups itself, which raise ``UnsupportedError`` there. Started calls are asked for when they are made, so none may be
+    pending when the selector changes.
     All ranks must return the same: ranks that differ raise ``MismatchError``, and an exception of one rank is one of all ranks. Both end the group.
     Another name raises ``InvalidInputError`` with those that there are.
     """
     if selector is not None and not callable(selector):
         raise InvalidInputError(f"set_selector: expected a function or None, found {type(selector).__name__}")
     function = None if selector is None else _checked(selector)
-    if function is not None:
-        # Threads that make calls cannot ask it when the interpreter ends.
-        atexit.unregister(set_selector)
-        atexit.register(set_selector, None)
     _native.set_selector(function)
     library = nccl()
     if library is not None:
         library.set_selector(function)
+
+
+def _remove_selector() -> None:
+    """Removes what ``set_selector`` has set: threads that make calls cannot ask it when the interpreter has ended."""
+    _native.set_selector(None)
+    library = nccl()
+    if library is not None and _callbacks:
+        library.set_selector(None)
+
+
+# Runs after the functions of modules that are imported later, which end the groups and make their started calls.
+atexit.register(_remove_selector)
 
 
 def _checked(selector: Selector) -> Callable[..., str | None]:
@@ -184,7 +196,7 @@ def _for_nccl(function: Callable[..., str | None]) -> Callable[..., int | None]:
         of_ranks = (call.input_bytes, call.output_bytes, call.root, call.num_ranks, call.ranks_per_node)
         flags = (bool(call.in_place), bool(call.symmetric), bool(call.captured), True)
         try:
-            chosen = function(described, of_ranks, flags, [names[at].decode() for at in range(count)])
+            chosen = function(described, of_ranks, flags, [names[number].decode() for number in range(count)])
         except BaseException as raised:
             error[0] = _kept(f"{type(raised).__name__}: {raised}")
             return None

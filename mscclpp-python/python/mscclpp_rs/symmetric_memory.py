@@ -127,6 +127,8 @@ class Handle:
         first, length = within
         if begin < 0 or any(size < 0 for size in sizes) or begin + num_bytes > length:
             raise InvalidInputError(f"{what}: {num_bytes} bytes from byte {begin} on exceed the {length} bytes of each rank")
+        if (first + begin) % dtype.itemsize:
+            raise InvalidInputError(f"{what}: expected a multiple of {dtype.itemsize} bytes, those of {dtype}, found byte {first + begin}")
         if num_bytes == 0:
             return torch.empty(tuple(sizes), dtype=dtype, device=self.device)
         return _tensor(self._window.buffer(rank, first + begin, num_bytes), sizes, dtype)
@@ -297,8 +299,8 @@ def _instead(name: str, function: Callable[..., Any]) -> None:
 def _get(dst: torch.Tensor, hdl: Handle, peer: int, offset: int = 0) -> None:
     if dst.device != hdl.device or not dst.is_contiguous() or offset < 0:
         raise InvalidInputError(f"get: expected a contiguous tensor on {hdl.device} and an offset of 0 or more")
-    begin = hdl.offset // dst.element_size() + offset
-    dst.copy_(hdl.get_buffer(peer, dst.shape, dst.dtype, begin))
+    begin = hdl.offset + offset * dst.element_size()
+    dst.copy_(hdl._part("get", peer, dst.shape, dst.dtype, begin, (0, hdl.buffer_size)))
 
 
 def _put_signal(src: torch.Tensor, hdl: Handle, peer: int) -> None:

@@ -76,7 +76,7 @@ impl PyCommunicator {
         name: &'static str,
         call: impl FnOnce(&Communicator) -> Result<R, mscclpp_exec::Error> + Send,
     ) -> PyResult<R> {
-        self.ranks.check_process(name)?;
+        self.ranks.check_caller(name)?;
         let made = py.detach(|| {
             let _name = place::enter_name(name);
             loop {
@@ -176,9 +176,9 @@ impl PyCommunicator {
     }
 
     /// Returns how often each algorithm has served a call.
-    fn call_counts(&self, py: Python<'_>) -> PyResult<HashMap<String, u64>> {
-        let counts = self.in_turn(py, "call_counts", |comm| Ok(comm.call_counts()))?;
-        Ok(counts.into_iter().collect())
+    fn call_counts(&self, py: Python<'_>) -> HashMap<String, u64> {
+        let comm = &self.ranks.comm;
+        py.detach(|| comm.call_counts().into_iter().collect())
     }
 
     /// Replaces the tensor by the reduction of all ranks' tensors.
@@ -301,7 +301,7 @@ impl PyCommunicator {
 
     /// Sends a tensor to rank `peer`, which receives it with the same tag.
     fn send(&self, tensor: &Object<'_>, peer: u32, tag: i64) -> PyResult<PyWork> {
-        self.ranks.check_process("send")?;
+        self.ranks.check_caller("send")?;
         let view = View::new(tensor)?;
         let completion = self.ranks.point_to_point.send(view, peer, tag, tensor)?;
         Ok(PyWork { completion, name: "send", helper: Some(self.ranks.point_to_point.helper_of_send()) })
@@ -309,7 +309,7 @@ impl PyCommunicator {
 
     /// Receives a tensor from rank `peer`, from any rank if that is negative.
     fn recv(&self, tensor: &Object<'_>, peer: i64, tag: i64) -> PyResult<PyWork> {
-        self.ranks.check_process("recv")?;
+        self.ranks.check_caller("recv")?;
         let view = View::new(tensor)?;
         let (completion, helper) = self.ranks.point_to_point.recv(view, peer, tag, tensor)?;
         Ok(PyWork { completion, name: "recv", helper: Some(helper) })

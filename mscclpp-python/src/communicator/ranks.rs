@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mscclpp_communicator::Communicator;
+use mscclpp_select::defaults;
 
 use crate::call::{Call, Staging};
 use crate::device::Devices;
@@ -66,7 +67,12 @@ impl Ranks {
         std::process::id() != self.process
     }
 
-    pub(super) fn check_process(&self, name: &str) -> Result<(), Failure> {
+    /// Checks that calls can be made here: not in a copy of the process, and not by a selector, which would wait for itself.
+    pub(super) fn check_caller(&self, name: &str) -> Result<(), Failure> {
+        if defaults::is_in_selector() {
+            let message = "a selector made this call, for which it would wait itself: decide by its arguments";
+            return Err(Failure::of_kind("unsupported", name, message.into()).on(self.comm.rank(), name));
+        }
         if !self.is_copy() {
             return Ok(());
         }

@@ -40,7 +40,7 @@ impl PyCommunicator {
                 return Ok(None);
             }
         }
-        self.ranks.check_process(name)?;
+        self.ranks.check_caller(name)?;
         let work = self.start(call, timeout, keep.clone().unbind())?;
         if is_async {
             return Ok(Some(work));
@@ -57,7 +57,7 @@ impl PyCommunicator {
         timeout: Option<Duration>,
         call: impl FnOnce(&Communicator, &mut Devices) -> Result<(), Failure> + Send,
     ) -> PyResult<()> {
-        self.ranks.check_process(name)?;
+        self.ranks.check_caller(name)?;
         let made = py.detach(|| {
             let _turn = self.ranks.queue.enter();
             let mut devices = self.ranks.devices.lock().unwrap_or_else(PoisonError::into_inner);

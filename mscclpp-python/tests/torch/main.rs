@@ -32,7 +32,7 @@ const JOBS: [(&str, usize); 9] = [
     ("programs", 1),
     ("training", 9),
     ("groups", 1),
-    ("selection", 13),
+    ("selection", 14),
     ("restarts", 1),
 ];
 

@@ -68,6 +68,11 @@ static void calls(void) {
 static const char* choose(const mscclppCall_t* call, const char* const* names, size_t num_names, void* user, const char** error) {
   if (user != &asked || call->size != sizeof *call || !num_names || *error) FAIL("not what was set");
   if (call->ranks != ranks || call->ranks_per_node != ranks_per_node || call->captured || call->symmetric) FAIL("another call");
+  // Calls of a selector would wait for themselves.
+  const char* last;
+  EXPECT_CODE(mscclppCallFailed, "a selector made this call", mscclppGetLastAlgorithm, (void*, const char**), comm, &last);
+  int refused = NCCL(ncclAllReduce, REDUCTION, from, to, kCount, kInt32, kSum, comm, stream);
+  if (!refused || !strstr(last_error(), "a selector made this call")) FAIL("%d: %s", refused, last_error());
   ++asked;
   for (size_t i = 0; i < num_names; ++i) {
     if (!names[i]) FAIL("no name %zu", i);

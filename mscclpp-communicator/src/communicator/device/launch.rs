@@ -19,7 +19,7 @@ use mscclpp_exec::cuda::{
     Stream, lent_slices,
 };
 use mscclpp_select::kernels::NativeRun;
-use mscclpp_select::{Algorithm, Backend, CallError, DecidedBy, Decision, OrderPolicy, Request, defaults};
+use mscclpp_select::{Algorithm, Backend, CallError, DecidedBy, Decision, OrderPolicy, Request};
 
 /// Maximum number of registered memories to which a prepared plan stays bound.
 const MAX_BINDINGS: usize = 64;
@@ -207,12 +207,13 @@ impl Connection {
         let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
         let positions = if registered { positions } else { [None; 2] };
         let request = self.on_device(Request { registered, ..request });
-        let choice = match call.communicator.ask_selector(call.forced, &request, call.is_captured) {
+        // Registered memory is accessed as a whole.
+        let pieces = pieces(call.staging_limit, &request).filter(|_| !registered);
+        let is_asked = match call.communicator.ask_selector(call.forced, &request, pieces, call.is_captured) {
             // The other ranks wait for this one.
-            Err(error @ Error::NativeAlgorithm { .. }) => return Err(self.fail(error)),
+            Err(error @ Error::Selector { .. }) => return Err(self.fail(error)),
             asked => asked?,
         };
-        call.forced.select(request.collective, choice);
         let call = &*call;
         let kind = match call.communicator.inner.is_pair {
             true => Kind::Transfer(request.message().count, request.element_type(), request.root),
@@ -220,7 +221,7 @@ impl Connection {
         };
         self.post(kind, call)?;
         // Nodes compare what ranks prepare, and not what they launch: selectors may differ in a later call of the same kind.
-        if request.bytes == 0 || defaults::has_selector() {
+        if request.bytes == 0 || is_asked {
             self.tell_other_nodes()?;
         }
         let mut launched = Launched::new(request);
@@ -410,12 +411,20 @@ impl Connection {
 
 /// Returns the bytes of the pieces in which a call on memory that is not registered is made: of all of the request, unless each
 /// element of the result depends on one element of each rank.
-pub(super) fn piece_bytes(staging_limit: u64, request: &Request) -> u64 {
+fn piece_bytes(staging_limit: u64, request: &Request) -> u64 {
     use CollectiveKind::{AllReduce, Broadcast, Reduce, SendRecv};
     match request.collective {
         AllReduce | Broadcast | Reduce | SendRecv => staging_limit,
         _ => request.bytes,
     }
+}
+
+/// Returns a request for each length of the pieces in which a request on memory that is not registered is made: all have one length, except
+/// the last one.
+pub(super) fn pieces(staging_limit: u64, request: &Request) -> impl Iterator<Item = Request> {
+    let (each, request) = (piece_bytes(staging_limit, request), *request);
+    let lengths = [each.min(request.bytes), request.bytes.checked_rem(each).unwrap_or(0)];
+    lengths.into_iter().filter(|bytes| *bytes > 0).map(move |bytes| Request { bytes, ..request })
 }
 
 /// Selects the algorithm of a request and prepares its plan, in the rank's call with a number. A call of all ranks.

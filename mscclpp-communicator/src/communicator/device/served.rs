@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::connection::Connection;
-use super::launch::{DeviceCall, Entry, piece_bytes};
+use super::launch::{DeviceCall, Entry, pieces};
 use super::posted::Kind;
 use super::{Devices, OnStream};
 use crate::communicator::decide::{decide, select};
@@ -85,11 +85,8 @@ impl Connection {
         if whole.is_some_and(Entry::is_of_kernels) {
             return true;
         }
-        let piece = piece_bytes(staging_limit, request);
-        [piece.min(request.bytes), request.bytes % piece].into_iter().filter(|bytes| *bytes > 0).all(|bytes| {
-            let request = self.on_device(Request { bytes, ..*request });
-            self.cache.find(&(variant, request)).is_some_and(Entry::is_ready)
-        })
+        pieces(staging_limit, request)
+            .all(|piece| self.cache.find(&(variant, self.on_device(piece))).is_some_and(Entry::is_ready))
     }
 
     fn check_request(&self, call: &DeviceCall<'_>, request: &Request) -> Result<(), Error> {
@@ -97,18 +94,11 @@ impl Connection {
         if request.bytes == 0 || request.num_ranks == 1 {
             return Ok(());
         }
-        let (registry, piece) = (call.communicator.registry()?, piece_bytes(call.staging_limit, &request));
-        let (forced, rank) = (&*call.forced, call.communicator.rank());
+        let (registry, rank, forced) = (call.communicator.registry()?, call.communicator.rank(), &*call.forced);
         // Kernels take it whole.
         if select(&registry, forced, &request, rank).is_ok_and(|decision| !decision.algorithm.has_plans()) {
             return Ok(());
         }
-        // All pieces have one size, except the last one.
-        for bytes in [piece.min(request.bytes), request.bytes % piece] {
-            if bytes > 0 {
-                decide(&registry, forced, &Request { bytes, ..request }, rank)?;
-            }
-        }
-        Ok(())
+        pieces(call.staging_limit, &request).try_for_each(|piece| decide(&registry, forced, &piece, rank).map(|_| ()))
     }
 }
