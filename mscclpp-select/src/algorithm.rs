@@ -160,7 +160,8 @@ impl Algorithm {
     /// # Errors
     /// As [`load`](Self::load), except those of checks that the options disable.
     pub fn load_with_options(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, LoadError> {
-        load(path.as_ref(), options).map(Self::plan)
+        let path = path.as_ref();
+        load(path, &read(path)?, options).map(Self::plan)
     }
 
     fn of_plans(name: &str, collective: CollectiveKind, plans: Vec<Plan>) -> Self {
@@ -425,13 +426,17 @@ impl Algorithm {
     }
 }
 
-/// Reads and checks a plan file. Warnings are logged.
-pub(super) fn load(path: &Path, options: &LoadOptions) -> Result<Plan, LoadError> {
-    let bytes = mscclpp_base::file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
+/// Returns the bytes of a plan file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+    mscclpp_base::file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
         ErrorKind::FileTooLarge => LoadError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
         _ => LoadError::Read { path: path.to_owned(), source },
-    })?;
-    let (plan, warnings) = Plan::load_with_options(&bytes, options)
+    })
+}
+
+/// Returns the plan of the bytes of a file, checked; logs its warnings.
+pub(super) fn load(path: &Path, bytes: &[u8], options: &LoadOptions) -> Result<Plan, LoadError> {
+    let (plan, warnings) = Plan::load_with_options(bytes, options)
         .map_err(|findings| LoadError::NotAPlan { path: path.to_owned(), findings })?;
     for warning in warnings {
         log::warn!("{}: {warning}", path.display());

@@ -13,14 +13,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::unix::fs::MetadataExt;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use mscclpp_core::check::LoadOptions;
 use mscclpp_core::plan::Plan;
 
-use super::algorithm::{Algorithm, load};
+use super::algorithm::{Algorithm, load, read};
 use super::defaults::Defaults;
 use super::error::LoadError;
 use super::order::OrderPolicy;
@@ -147,35 +147,28 @@ impl Registry {
     }
 }
 
-/// A plan file that was checked: its identity, and the plan or why it cannot be used.
-type CheckedFile = ([u64; 5], Result<Plan, String>);
+/// A plan file that was checked: the hash of its bytes, and the plan or why it cannot be used.
+type CheckedFile = (u64, Result<Plan, String>);
 
-/// Returns what differs after a change of a file: its device and number, its length, and the time of the last change of its content or
-/// attributes, which programs cannot set.
-fn identity(path: &Path) -> Option<[u64; 5]> {
-    let data = std::fs::metadata(path).ok()?;
-    Some([data.dev(), data.ino(), data.len(), data.ctime() as u64, data.ctime_nsec() as u64])
-}
-
-/// Returns the plan of a file, or why it cannot be used. A file is checked again only when its identity has changed: each new communicator
-/// reads it.
+/// Returns the plan of a file, or why it cannot be used. A file is checked again only when its bytes have changed: each new communicator
+/// reads it. Sizes and times are not enough, since a file can be replaced within the resolution of its time.
 fn checked(path: &Path) -> Result<Plan, String> {
     static CHECKED: Mutex<BTreeMap<PathBuf, CheckedFile>> = Mutex::new(BTreeMap::new());
+    static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let lock = || CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
-    let state = identity(path);
+    let bytes = read(path).map_err(|error| reason(&error))?;
+    let hash = KEYS.hash_one(&bytes);
     if let Some((of, result)) = lock().get(path)
-        && Some(*of) == state
+        && *of == hash
     {
         return result.clone();
     }
-    let result = load(path, &LoadOptions::default()).map_err(|error| reason(&error));
-    if let Some(state) = state {
-        let mut files = lock();
-        if files.len() >= MAX_FILES {
-            files.clear();
-        }
-        files.insert(path.to_owned(), (state, result.clone()));
+    let result = load(path, &bytes, &LoadOptions::default()).map_err(|error| reason(&error));
+    let mut files = lock();
+    if files.len() >= MAX_FILES {
+        files.clear();
     }
+    files.insert(path.to_owned(), (hash, result.clone()));
     result
 }
 
