@@ -13,6 +13,9 @@ command -v maturin >/dev/null || {
     exit 3
 }
 export CARGO_PROFILE_DIST_STRIP=symbols
+# The package tells from what it was built: `mscclpp.version`.
+MSCCLPP_GIT_COMMIT=$(git rev-parse HEAD 2>/dev/null || true)
+export MSCCLPP_GIT_COMMIT
 target=${CARGO_TARGET_DIR:-../target}
 if [ "${MSCCLPP_WHEELS:-}" = native ]; then
     maturin build --profile dist --strip --out "$target/wheels"

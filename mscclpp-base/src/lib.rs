@@ -8,7 +8,7 @@
 //! | [`dtype`], [`message`], [`numeric`], [`layout`] | element types, sizes of messages and chunks, reductions |
 //! | [`memory`], [`shm`] | memory that workers, and processes, use at once |
 //! | [`interpret`], [`passes`] | plans as instructions, and their changes after the proof |
-//! | [`error`], [`mod@file`], [`system`] | errors, files that are replaced atomically, limits of the machine |
+//! | [`error`], [`mod@file`], [`logging`], [`system`] | errors, files that are replaced atomically, where messages go, limits of the machine |
 #![deny(unsafe_code)]
 #![allow(
     missing_docs,
@@ -25,6 +25,7 @@ pub mod file;
 #[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
 pub mod interpret;
 pub mod layout;
+pub mod logging;
 #[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
 #[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]
 pub mod memory;

@@ -93,11 +93,14 @@ fn hostname() -> String {
 /// Returns a text that is equal exactly where two processes can map each other's memory: same boot of the same kernel,
 /// and the same mounts, shared-memory objects and abstract sockets.
 ///
-/// `MSCCLPP_HOST_ID` is prepended, to divide the ranks of one machine on purpose.
+/// `MSCCLPP_HOST_ID` (`MSCCLPP_HOSTID` is the name in MSCCL++) is prepended, to divide the ranks of one machine on purpose.
 fn host_identity() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| hostname());
-    let mut identity =
-        variable("MSCCLPP_HOST_ID").map(|id| format!("{} ", truncate(id, NAME_BYTES))).unwrap_or_default();
+    let mut identity = ["MSCCLPP_HOST_ID", "MSCCLPP_HOSTID"]
+        .into_iter()
+        .find_map(variable)
+        .map(|id| format!("{} ", truncate(id, NAME_BYTES)))
+        .unwrap_or_default();
     identity.push_str(boot.trim());
     for namespace in ["ipc", "mnt", "net"] {
         // The link's text is `ipc:[4026531839]`. Without the link, namespaces do not exist and cannot differ.

@@ -1,13 +1,16 @@
-//! Writes the library's log messages to standard error.
+//! Writes the library's log messages to standard error, or as the environment states.
+
+use std::io::Write;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use mscclpp_exec::logging::Settings;
 
 use crate::output::{note, warn};
 
-/// Environment variable for the log level: `error`, `warn`, `info`, `debug` or `trace`; `warn` if it is not set.
-const VARIABLE: &str = "MSCCLPP_LOG_LEVEL";
+/// The level if none is stated.
+const DEFAULT: LevelFilter = LevelFilter::Warn;
 
-struct Logger;
+struct Logger(Settings);
 
 impl Log for Logger {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
@@ -15,9 +18,15 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        match record.level() {
-            Level::Error | Level::Warn => warn(record.args()),
-            level => note(&level.as_str().to_ascii_lowercase(), record.args()),
+        if !self.0.admits_record(record) {
+            return;
+        }
+        let level = record.level().as_str().to_ascii_lowercase();
+        match (&self.0.file, record.level()) {
+            // There is no one to report a failure to.
+            (Some(file), _) => _ = (&mut &*file).write_all(format!("{level}: {}\n", record.args()).as_bytes()),
+            (None, Level::Error | Level::Warn) => warn(record.args()),
+            (None, _) => note(&level, record.args()),
         }
     }
 
@@ -26,13 +35,11 @@ impl Log for Logger {
 
 /// Installs the logger.
 pub(crate) fn start() {
-    let text = std::env::var(VARIABLE).unwrap_or_default();
-    let level = text.parse::<LevelFilter>();
+    let mut settings = Settings::from_env();
+    let (level, warnings) = (settings.level.unwrap_or(DEFAULT), std::mem::take(&mut settings.warnings));
     // No other logger can be installed.
-    if log::set_logger(&Logger).is_ok() {
-        log::set_max_level(*level.as_ref().unwrap_or(&LevelFilter::Warn));
+    if log::set_boxed_logger(Box::new(Logger(settings))).is_ok() {
+        log::set_max_level(level);
     }
-    if level.is_err() && !text.is_empty() {
-        log::warn!("{VARIABLE}={text}: expected one of error, warn, info, debug, trace; it is warn now");
-    }
+    warnings.iter().for_each(|warning| log::warn!("{warning}"));
 }

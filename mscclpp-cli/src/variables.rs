@@ -6,22 +6,28 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 30] = [
+const KNOWN: [&str; 36] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
     "CACHE_DIR",
+    "DEBUG",
+    "DEBUG_FILE",
     "DUMP_DIR",
     "DUMP_SIGNAL",
     "FIRST_TRANSFER_WAIT",
     "HEARTBEAT_TIMEOUT",
     "HOSTILE",
+    "HOSTID",
     "HOST_ID",
+    "LOG_FILE",
     "LOG_LEVEL",
+    "LOG_SUBSYS",
     "MASTER_ADDR",
     "MASTER_PORT",
     "METRICS",
     "METRICS_INTERVAL",
+    "NPKIT_DUMP_DIR",
     "NVRTC",
     "ORDER",
     "PLANS",
@@ -72,11 +78,10 @@ mod tests {
     use super::{KNOWN, PREFIX, meant};
 
     /// Variables of tests, macros of device code, and the misspelled ones below.
-    const OTHERS: [&str; 16] = [
+    const OTHERS: [&str; 15] = [
         "A",
         "BLESS",
         "CONFORMANCE",
-        "HOSTID",
         "LOOP_PROGRAMS",
         "LOOP_SEED",
         "LOOP_TELL",
@@ -127,7 +132,7 @@ mod tests {
     #[test]
     fn misspelled_names_are_recognized_and_others_ignored() {
         assert_eq!(meant("MSCCLPP_TIMOUT"), Some("TIMEOUT"));
-        assert_eq!(meant("MSCCLPP_HOSTID"), Some("HOST_ID"));
+        assert_eq!(meant("MSCCLPP_HOSTID"), None);
         assert_eq!(meant("MSCCLPP_MASTER_ADDRESS"), Some("MASTER_ADDR"));
         for name in ["MSCCLPP_TIMEOUT", "MSCCLPP_CONFORMANCE", "MSCCLPP_SEED", "MSCCLPP_", "TIMOUT"] {
             assert_eq!(meant(name), None, "{name}");

@@ -48,6 +48,8 @@ pub mod verify;
 
 #[doc(hidden)]
 pub use mscclpp_base::__half;
+#[doc(hidden)]
+pub use mscclpp_base::logging;
 #[cfg(feature = "process")]
 #[doc(hidden)]
 pub use mscclpp_base::shm::ProcessMark as __ProcessMark;

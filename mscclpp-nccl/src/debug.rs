@@ -1,4 +1,4 @@
-//! Messages, as `NCCL_DEBUG` asks for them, and the log of the other crates.
+//! Messages, as `NCCL_DEBUG` asks for them, and the log of the other crates. What the variables of [`logging`] state precedes.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,17 +6,22 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use mscclpp_exec::logging::{self, Settings, host};
 
 /// The module that reports each decision of a registry: `decision` reports those of calls instead, with more detail.
 const DECISIONS: &str = "mscclpp_select::registry";
+
+/// The module of messages of this library.
+const OWN: &str = "mscclpp_nccl";
 
 /// Where messages go.
 struct Output {
     level: LevelFilter,
     /// Whether the version is printed.
     has_version: bool,
-    /// `NCCL_DEBUG_FILE`; otherwise standard error.
+    /// `NCCL_DEBUG_FILE`, if the settings have no file; otherwise standard error.
     file: Option<File>,
+    settings: Settings,
 }
 
 static OUTPUT: Mutex<Option<Output>> = Mutex::new(None);
@@ -40,18 +45,15 @@ fn level_of(value: &str) -> (LevelFilter, bool) {
 
 impl Output {
     fn from_env() -> Self {
+        let mut settings = Settings::from_env();
         let (level, has_version) = level_of(&std::env::var("NCCL_DEBUG").unwrap_or_default());
+        let level = settings.level.unwrap_or(level);
         let path = std::env::var("NCCL_DEBUG_FILE").ok().filter(|path| !path.is_empty());
-        let path = path.map(|path| path.replace("%p", &std::process::id().to_string()).replace("%h", &host()));
-        let file = path.and_then(|path| File::options().append(true).create(true).open(path).ok());
+        let open = |path: String| File::options().append(true).create(true).open(logging::expanded(&path)).ok();
+        let file = settings.file.take().or_else(|| path.and_then(open));
         IS_INFO.store(if level >= LevelFilter::Info { ON } else { OFF }, Ordering::Relaxed);
-        Self { level, has_version, file }
+        Self { level, has_version, file, settings }
     }
-}
-
-/// Returns the name of this host.
-fn host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "host".into(), |name| name.trim().to_owned())
 }
 
 fn with_output(run: impl FnOnce(&mut Output)) {
@@ -76,7 +78,8 @@ impl Log for Logger {
         if record.target() == DECISIONS && record.level() == Level::Info {
             return;
         }
-        print(record.level().to_level_filter(), &record.args().to_string());
+        let level = record.level().to_level_filter();
+        write(record.target(), level, &format!("{level} {}", record.args()));
     }
 
     fn flush(&self) {}
@@ -86,11 +89,15 @@ impl Log for Logger {
 pub(crate) fn init(version: impl FnOnce() -> String) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let (mut level, mut has_version) = (LevelFilter::Off, false);
-        with_output(|output| (level, has_version) = (output.level, output.has_version));
+        let (mut level, mut has_version, mut warnings) = (LevelFilter::Off, false, Vec::new());
+        with_output(|output| {
+            (level, has_version) = (output.level, output.has_version);
+            warnings = std::mem::take(&mut output.settings.warnings);
+        });
         if has_version {
-            write(LevelFilter::Off, &version());
+            write(OWN, LevelFilter::Off, &version());
         }
+        warnings.iter().for_each(|warning| warn(warning));
         if level > LevelFilter::Off && log::set_logger(&Logger).is_ok() {
             log::set_max_level(level);
         }
@@ -99,12 +106,12 @@ pub(crate) fn init(version: impl FnOnce() -> String) {
 
 /// Prints a message of a level.
 pub(crate) fn print(level: LevelFilter, text: &str) {
-    write(level, &format!("{level} {text}"));
+    write(OWN, level, &format!("{level} {text}"));
 }
 
-fn write(level: LevelFilter, text: &str) {
+fn write(module: &str, level: LevelFilter, text: &str) {
     with_output(|output| {
-        if level > output.level {
+        if level > output.level || !output.settings.admits(module) {
             return;
         }
         let line = format!("{}:{} mscclpp-nccl {text}\n", host(), std::process::id());

@@ -14,6 +14,7 @@ mod failure;
 mod fold;
 mod gloo_order;
 mod kernels;
+mod logger;
 mod operator;
 mod plan;
 mod point_to_point;
@@ -57,7 +58,10 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::logger::start();
         crate::plan::add_to(module)?;
+        // Wheels are built with it; other builds may be of no commit.
+        module.add("GIT_COMMIT", option_env!("MSCCLPP_GIT_COMMIT").unwrap_or_default())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::flight_recorder::RankRecord;
 use mscclpp_exec::process::Executor;
 
-/// The variable that names the folder for timelines.
-const FOLDER_VARIABLE: &str = "MSCCLPP_TIMELINE";
+/// The variables that name the folder for timelines: ours, and that of MSCCL++ for its own traces.
+const FOLDER_VARIABLES: [&str; 2] = ["MSCCLPP_TIMELINE", "MSCCLPP_NPKIT_DUMP_DIR"];
 
 /// Records the launches of an executor in a file of the folder that the environment names. A failure is a warning: it does not change what
 /// the program computes.
 pub(super) fn record(executor: &Executor, rank: &RankRecord) {
-    let Some(folder) = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) else { return };
+    let stated = |name: &str| std::env::var_os(name).filter(|folder| !folder.is_empty());
+    let Some(folder) = FOLDER_VARIABLES.into_iter().find_map(stated) else { return };
     // Communicators of one process.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let RankRecord { rank, num_ranks, process, group, .. } = rank;

@@ -43,7 +43,11 @@ struct File {
     tags: BTreeMap<String, i64>,
     expectations: Vec<RawExpectation>,
     dividing: bool,
+    version: u32,
 }
+
+/// The newest version of the format that this reader knows. A file without a version has version 1, and so does what is written.
+const VERSION: u32 = 1;
 
 impl Fields for File {
     const KEYS: &'static [&'static str] = &[
@@ -64,6 +68,7 @@ impl Fields for File {
         "tags",
         "expectations",
         "dividing",
+        "version",
     ];
 
     fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
@@ -89,7 +94,15 @@ impl Fields for File {
             13 => cx.read(&mut self.ranks_per_node)?,
             14 => cx.read(&mut self.tags)?,
             15 => cx.read(&mut self.expectations)?,
-            _ => cx.read(&mut self.dividing)?,
+            16 => cx.read(&mut self.dividing)?,
+            _ => {
+                cx.read(&mut self.version)?;
+                if !(1..=VERSION).contains(&self.version) {
+                    let message = format!("the file has version {} of the format, expected {VERSION}", self.version);
+                    let help = "read it with the version of mscclpp that wrote it, or a later one";
+                    cx.error_with_help(Code::WrongType, message, Some(help));
+                }
+            }
         }
         Ok(())
     }
@@ -117,6 +130,7 @@ impl Read for File {
             tags: BTreeMap::new(),
             expectations: Vec::new(),
             dividing: false,
+            version: VERSION,
         }
     }
 

@@ -178,6 +178,8 @@ fn defaults_are_those_of_the_reference() {
     assert_eq!((tree.collective.chunk_factor, tree.ranks_per_node), (1, 2));
     assert_eq!(tree.ranks[0].semaphores, [-1]);
     assert_eq!(tree.ranks[0].blocks[0].ops[3].reduce, Some(Default::default()));
+    let with_version = PLAN.replacen("\"inplace\"", "\"version\": 1, \"inplace\"", 1);
+    assert_eq!(read(&with_version, ReadOptions { strict: true }).unwrap().0, tree);
     let marked = format!("\u{feff}{PLAN}");
     assert_eq!(read_bytes(marked.as_bytes(), ReadOptions::default()).unwrap().0, tree);
 }
@@ -234,6 +236,8 @@ fn every_mistake_has_its_code_and_path() {
         (r#""protocol": "Simple""#, r#""protocol": "simple""#, Code::UnknownName, "protocol".into()),
         (r#""inplace": true"#, r#""inplace": 1"#, Code::WrongType, "inplace".into()),
         (r#""inplace": true"#, r#""inplace": true, "inplace": true"#, Code::DuplicateKey, "inplace".into()),
+        (r#""inplace": true"#, r#""inplace": true, "version": 2"#, Code::WrongType, "version".into()),
+        (r#""inplace": true"#, r#""inplace": true, "version": 0"#, Code::WrongType, "version".into()),
         (r#""inplace": true"#, r#""inplace": true, "in_place": true"#, Code::UnknownKey, "in_place".into()),
         (r#"{"id": 0, "input"#, r#"{"id": 1, "input"#, Code::InconsistentValue, "gpus[0]".into()),
         (r#"[{"id": 0, "ops""#, r#"[{"id": 3, "ops""#, Code::InconsistentValue, "gpus[0].threadblocks[0]".into()),

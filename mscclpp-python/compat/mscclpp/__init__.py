@@ -48,10 +48,11 @@ from mscclpp._core.types import CommResult, DataType, GpuBufferGranularity, Pack
 from mscclpp.ext import AlgorithmCollectionBuilder  # noqa: E402
 from mscclpp.language.utils import AlgoSpec, ReplicationPolicy  # noqa: E402
 from mscclpp.plan import ExecutionPlanHandle, ExecutionPlanRegistry, PlanHandle, Request  # noqa: E402
+from mscclpp_rs._native import GIT_COMMIT as _GIT_COMMIT  # noqa: E402
 from mscclpp_rs._native import is_nvls_supported  # noqa: E402
 
 __version__ = _mscclpp_rs.__version__
-version = {"version": __version__, "git_commit": ""}
+version = {"version": __version__, "git_commit": _GIT_COMMIT}
 compile = DslCompiler()
 compile_native = NativeCodeCompiler()
 

@@ -11,12 +11,14 @@ import sys
 from importlib import metadata
 
 from . import __version__
+from ._native import GIT_COMMIT
 
 
 def _doctor() -> int:
     """Prints what the backend needs and finds here. Returns 1 if it cannot run."""
     problems = 0
-    print(f"mscclpp-rs {__version__}, Python {platform.python_version()}, {platform.platform()}")
+    commit = f" of commit {GIT_COMMIT[:12]}" if GIT_COMMIT else ""
+    print(f"mscclpp-rs {__version__}{commit}, Python {platform.python_version()}, {platform.platform()}")
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"processors: {processors}; more ranks than these wait for each other by yielding")
     if os.path.isdir("/dev/shm"):

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import torch
 
+GIT_COMMIT: str
 __version__: str
 
 def use_tensors(class_: type, /) -> None:

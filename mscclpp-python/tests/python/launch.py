@@ -26,6 +26,24 @@ if mode != "succeeds":
 """
 
 
+class Messages(unittest.TestCase):
+    """Where the library's messages go, as the environment states it."""
+
+    def run_with(self, **variables):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MSCCLPP_")}
+        command = [sys.executable, "-c", "import mscclpp_rs"]
+        return subprocess.run(command, env=environment | variables, capture_output=True, text=True, check=True).stderr
+
+    def test_messages_go_to_standard_error_or_the_file(self):
+        warning = "mscclpp: warn: MSCCLPP_LOG_LEVEL=loud: expected one of off, error, warn, info, debug, trace"
+        self.assertIn(warning, self.run_with(MSCCLPP_LOG_LEVEL="loud"))
+        self.assertEqual(self.run_with(), "")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "log"
+            self.assertEqual(self.run_with(MSCCLPP_LOG_LEVEL="loud", MSCCLPP_LOG_FILE=str(path)), "")
+            self.assertIn(warning, path.read_text())
+
+
 class Launch(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
