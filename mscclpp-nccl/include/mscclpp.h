@@ -41,7 +41,7 @@ const char* mscclppGetLastError(void);
 mscclppResult_t mscclppRegisterPlan(const void* data, size_t bytes, const char* name);
 mscclppResult_t mscclppRegisterPlanFile(const char* path, const char* name);
 
-/* Removes a registered plan for communicators that are created afterwards. */
+/* Removes a registered plan, or registered kernels, for communicators that are created afterwards. */
 mscclppResult_t mscclppRemovePlan(const char* name);
 
 /* A call that needs an algorithm. `size`: bytes that the library has filled; fields that are added later come last. */
@@ -75,6 +75,30 @@ typedef const char* (*mscclppSelector_t)(const mscclppCall_t* call, const char* 
 /* Sets the function that is asked for each collective call of more than one rank, from the next call on; null removes it. No rank may
  * have a call pending in an open group meanwhile. A call whose configuration names an algorithm is not asked for. */
 mscclppResult_t mscclppSetSelector(mscclppSelector_t selector, void* user);
+
+/* A call that kernels of the program serve. `size`: as above. */
+typedef struct {
+  size_t size;
+  const mscclppCall_t* call;
+  struct ncclComm* comm;
+  const void* input; /* of this rank; in the memory of the output if the call is in place */
+  void* output;
+  void* stream; /* the cudaStream_t on which the work is enqueued */
+  int rank;
+} mscclppLaunch_t;
+
+/* Enqueues all work of a call on its stream and returns, without waiting: null, or why the call fails, which must stay valid until the
+ * thread's next call of the function. It is called by all ranks in the same order, for each call that the kernels serve, also in captures.
+ *
+ * The function and `user` must stay valid until the process ends. Any thread may call it. It returns to its caller, without exceptions
+ * and jumps; functions of NCCL fail in it. What its kernels share between ranks, as windows of ncclCommWindowRegister, is made before.
+ * Kernels are not checked: they have no proof, and no timeout. */
+typedef const char* (*mscclppKernels_t)(const mscclppLaunch_t* launch, void* user);
+
+/* Adds kernels for the calls of a collective (as in mscclppCall_t) to the communicators that are created afterwards. They serve all its calls
+ * of more than one rank in preference to built-in plans, but after registered plans; a selector gets their name for the calls that it
+ * sends to them. All ranks must register the same names. */
+mscclppResult_t mscclppRegisterKernels(const char* name, const char* collective, mscclppKernels_t launch, void* user);
 
 /* Sets what calls demand of the order of reduction, as MSCCLPP_ORDER does: any, in-switch, same-on-all-ranks, rank-order; null for what the
  * environment states. For communicators that are created afterwards; for one, or for all that are created if `comm` is null. Parts of a

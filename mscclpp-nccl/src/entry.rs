@@ -11,7 +11,7 @@ use mscclpp_select::defaults;
 
 use crate::abi::Code;
 pub(crate) use crate::failure::{Failure, Result, panicked};
-use crate::{debug, open_group};
+use crate::{debug, kernels, open_group};
 
 /// Number of different errors whose texts are kept.
 const MAX_ERRORS: usize = 4096;
@@ -80,7 +80,7 @@ pub(crate) fn record(function: &str, text: &str) {
 
 /// Makes a call of C: failures become codes, panics internal errors.
 pub(crate) fn call(function: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
-    if let Err(failure) = check_not_in_selector() {
+    if let Err(failure) = check_not_in_callback() {
         return fail(function, &failure);
     }
     // Messages name the function, as the program's source is not known.
@@ -92,17 +92,22 @@ pub(crate) fn call(function: &'static str, body: impl FnOnce() -> Result<()>) ->
     }
 }
 
-/// Checks that the selector does not make the call.
+/// Checks that no function of the program that serves another call makes this one.
 ///
 /// # Errors
 /// An invalid usage.
-pub(crate) fn check_not_in_selector() -> Result<()> {
-    match defaults::is_in_selector() {
-        true => {
-            Err(Failure::usage("a selector made this call, for which it would wait itself: decide by its arguments"))
-        }
-        false => Ok(()),
+pub(crate) fn check_not_in_callback() -> Result<()> {
+    if defaults::is_in_selector() {
+        return Err(Failure::usage(
+            "a selector made this call, for which it would wait itself: decide by its arguments",
+        ));
     }
+    if kernels::is_launching() {
+        return Err(Failure::usage(
+            "a function of mscclppRegisterKernels made this call, for which it would wait itself",
+        ));
+    }
+    Ok(())
 }
 
 /// Writes a result.

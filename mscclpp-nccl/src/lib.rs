@@ -28,6 +28,7 @@ mod entry;
 mod failure;
 mod forward;
 mod group;
+mod kernels;
 mod kind;
 mod open_group;
 mod params;

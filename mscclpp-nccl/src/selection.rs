@@ -1,7 +1,7 @@
 //! The functions of `include/mscclpp.h`: what serves the calls of this process.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, NulError, c_char, c_int, c_void};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -16,10 +16,21 @@ use mscclpp_select::{Choice, OrderPolicy, RegistryError, Request};
 use crate::abi::Handle;
 use crate::comm::{self, Comm};
 use crate::debug;
-use crate::entry::{self, Failure, check_not_in_selector, check_pointer, keep_name, panicked, write};
+use crate::entry::{self, Failure, check_not_in_callback, check_pointer, keep_name, panicked, write};
+use crate::kernels;
 
 /// The version of the header.
 const INTERFACE: c_int = 1;
+
+/// The collectives that plans and kernels serve in calls of NCCL.
+const COLLECTIVES: [CollectiveKind; 6] = [
+    CollectiveKind::AllReduce,
+    CollectiveKind::AllGather,
+    CollectiveKind::ReduceScatter,
+    CollectiveKind::AllToAll,
+    CollectiveKind::Broadcast,
+    CollectiveKind::Reduce,
+];
 
 /// Maximum length of a plan.
 const MAX_PLAN_BYTES: u64 = 1 << 30;
@@ -154,6 +165,9 @@ fn register(data: &[u8], name: Option<&str>, source: &str) -> Result<()> {
         Plan::load(data).map_err(|findings| Refusal(Code::InvalidPlan, format!("the plan of {source}: {findings}")))?;
     let collective = plan.collective();
     check_mode(&collective)?;
+    if let Some(name) = name.or(Some(plan.name())).filter(|name| kernels::is_registered(name)) {
+        return Err(RegistryError::Duplicate { name: name.to_owned() }.into());
+    }
     let name = defaults::register_plan(plan, name)?;
     debug::info(|| format!("plan `{name}` for {} of {source}, registered", collective.kind.name()));
     Ok(())
@@ -181,13 +195,39 @@ unsafe extern "C" fn mscclppRemovePlan(name: *const c_char) -> c_int {
         // SAFETY: guaranteed by the caller.
         let name = unsafe { text("name", name) }?.ok_or_else(|| null("name"))?;
         let unknown = || Refusal(Code::InvalidArgument, format!("no plan `{name}` is registered"));
-        defaults::remove_plan(name).then_some(()).ok_or_else(unknown)
+        (defaults::remove_plan(name) || kernels::remove(name)).then_some(()).ok_or_else(unknown)
+    })
+}
+
+/// # Safety
+/// `name` and `collective` must be null or texts, and `launch` null or a function that any thread may call with `user` until the process
+/// ends, and that returns to its caller: it does not throw, and does not jump.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mscclppRegisterKernels(
+    name: *const c_char,
+    collective: *const c_char,
+    launch: Option<kernels::Callback>,
+    user: *mut c_void,
+) -> c_int {
+    call("mscclppRegisterKernels", || {
+        // SAFETY: guaranteed by the caller.
+        let (name, collective) = unsafe { (text("name", name)?, text("collective", collective)?) };
+        let (name, collective) = (name.ok_or_else(|| null("name"))?, collective.ok_or_else(|| null("collective"))?);
+        let callback = launch.ok_or_else(|| null("launch"))?;
+        let collective =
+            CollectiveKind::from_name(collective).filter(|kind| COLLECTIVES.contains(kind)).ok_or_else(|| {
+                let expected = COLLECTIVES.map(CollectiveKind::name).join(", ");
+                Refusal(Code::InvalidArgument, format!("collective `{collective}`: expected one of {expected}"))
+            })?;
+        kernels::register(name, kernels::Registered { collective, callback, user })?;
+        debug::info(|| format!("kernels `{name}` for {}, registered", collective.name()));
+        Ok(())
     })
 }
 
 /// The header's `mscclppCall_t`.
 #[repr(C)]
-struct CallInfo {
+pub(crate) struct CallInfo {
     size: usize,
     collective: *const c_char,
     dtype: *const c_char,
@@ -222,28 +262,50 @@ unsafe impl Send for Selector {}
 // SAFETY: as above.
 unsafe impl Sync for Selector {}
 
-impl Selector {
-    fn select(&self, call: &SelectorCall<'_>) -> std::result::Result<Option<Choice>, SelectorError> {
-        let Request { collective, dtype, op, order, root, num_ranks, ranks_per_node, .. } = *call.request;
-        let [input_bytes, output_bytes] = call.request.input_and_output_bytes();
-        let texts = [collective.name(), dtype.name(), op.map_or("", |op| op.name()), order.name()];
-        let [collective, dtype, operation, order] = texts.map(CString::new);
-        let (collective, dtype, operation, order) = (collective?, dtype?, operation?, order?);
-        let info = CallInfo {
+/// The texts of a call, for [`CallInfo`].
+pub(crate) struct CallTexts {
+    collective: CString,
+    dtype: CString,
+    operation: Option<CString>,
+    order: CString,
+}
+
+impl CallTexts {
+    pub(crate) fn new(request: &Request) -> std::result::Result<Self, NulError> {
+        let Request { collective, dtype, op, order, .. } = *request;
+        Ok(Self {
+            collective: CString::new(collective.name())?,
+            dtype: CString::new(dtype.name())?,
+            operation: op.map(|op| CString::new(op.name())).transpose()?,
+            order: CString::new(order.name())?,
+        })
+    }
+
+    /// Returns what the program gets, which is valid as long as the texts are.
+    pub(crate) fn info(&self, request: &Request, is_captured: bool) -> CallInfo {
+        let [input_bytes, output_bytes] = request.input_and_output_bytes();
+        CallInfo {
             size: size_of::<CallInfo>(),
-            collective: collective.as_ptr(),
-            dtype: dtype.as_ptr(),
-            operation: op.map_or(std::ptr::null(), |_| operation.as_ptr()),
-            order: order.as_ptr(),
+            collective: self.collective.as_ptr(),
+            dtype: self.dtype.as_ptr(),
+            operation: self.operation.as_ref().map_or(std::ptr::null(), |operation| operation.as_ptr()),
+            order: self.order.as_ptr(),
             input_bytes,
             output_bytes,
-            root: root as c_int,
-            ranks: num_ranks as c_int,
-            ranks_per_node: ranks_per_node as c_int,
-            in_place: call.request.in_place.into(),
-            symmetric: call.request.registered.into(),
-            captured: call.is_captured.into(),
-        };
+            root: request.root as c_int,
+            ranks: request.num_ranks as c_int,
+            ranks_per_node: request.ranks_per_node as c_int,
+            in_place: request.in_place.into(),
+            symmetric: request.registered.into(),
+            captured: is_captured.into(),
+        }
+    }
+}
+
+impl Selector {
+    fn select(&self, call: &SelectorCall<'_>) -> std::result::Result<Option<Choice>, SelectorError> {
+        let texts = CallTexts::new(call.request)?;
+        let info = texts.info(call.request, call.is_captured);
         let names: Vec<CString> = call
             .candidates
             .iter()
@@ -334,7 +396,7 @@ unsafe extern "C" fn mscclppCommSetOrder(comm: Handle, order: *const c_char) -> 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mscclppGetLastAlgorithm(comm: Handle, name: *mut *const c_char) -> c_int {
     call("mscclppGetLastAlgorithm", || {
-        check_not_in_selector()?;
+        check_not_in_callback()?;
         let comm = comm::find(comm)?;
         let communicator = ready(&comm)?;
         let _calling = comm.calling();

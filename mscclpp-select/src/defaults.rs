@@ -99,15 +99,25 @@ pub fn register_plan(plan: Plan, name: Option<&str>) -> Result<String, RegistryE
     Ok(name)
 }
 
+/// Checks that messages can show a name.
+///
+/// # Errors
+/// [`RegistryError::Name`].
+#[doc(hidden)]
+pub fn check_name(name: &str) -> Result<(), RegistryError> {
+    if name.trim().is_empty() || name.len() > MAX_NAME || name.contains(|c: char| c.is_control() || c == '`') {
+        return Err(RegistryError::Name { name: name.to_owned() });
+    }
+    Ok(())
+}
+
 /// Checks that a plan of a name may serve calls.
 ///
 /// # Errors
 /// [`RegistryError::Name`], [`RegistryError::Collective`].
 #[doc(hidden)]
 pub fn check_plan(plan: &Plan, name: &str) -> Result<(), RegistryError> {
-    if name.trim().is_empty() || name.len() > MAX_NAME || name.contains(|c: char| c.is_control() || c == '`') {
-        return Err(RegistryError::Name { name: name.to_owned() });
-    }
+    check_name(name)?;
     let collective = plan.collective().kind;
     if CALLS.iter().any(|(_, kind)| *kind == collective) {
         return Ok(());

@@ -15,6 +15,7 @@ use crate::clients::{Test, all_ok, run, text};
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         ("call_runs_what_each_source_of_a_plan_states", each_source),
+        ("kernels_of_a_client_serve_its_calls", kernels),
         ("registrations_that_cannot_take_effect_are_codes", refused),
         ("selector_of_a_client_decides_each_call", || all_ok(&run("selection", 2, &["unknown"], &[])?)),
         ("selectors_that_differ_are_an_error_of_both_ranks", || all_ok(&run("selection", 2, &["different"], &[])?)),
@@ -68,6 +69,21 @@ fn each_source() -> Result<(), String> {
     let path = folder.path().join("plan.json").display().to_string();
     serves("memory", &path, &[("MSCCLPP_PLANS", &plans)], "mine")?;
     serves("selector", "", &[("MSCCLPP_PLANS", &plans)], "allreduce_ring")
+}
+
+fn kernels() -> Result<(), String> {
+    let outputs = run("selection", 2, &["served", "kernels", ""], &[("NCCL_DEBUG", "INFO")])?;
+    all_ok(&outputs)?;
+    for output in &outputs {
+        let text = text(output);
+        // They serve the calls of their collective alone.
+        for line in ["in place: mine", "out of place: mine", "kernels `mine` for allreduce, registered"] {
+            if !text.contains(line) || text.contains("gather: mine") {
+                return Err(format!("expected `{line}`, found:\n{text}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the text of a plan with another name.

@@ -129,6 +129,12 @@ impl Stream {
         Self { lanes: self.lanes.iter().map(Lane::borrowed).collect() }
     }
 
+    /// Returns the driver's handle of the first device's stream, for kernels that this library does not launch.
+    #[doc(hidden)]
+    pub fn raw(&self) -> Option<usize> {
+        self.lanes.first().map(|lane| lane.handle.0)
+    }
+
     /// Returns another handle of the stream.
     pub(super) fn share(&self) -> Self {
         Self { lanes: self.lanes.clone() }

@@ -10,6 +10,7 @@ use crate::abi::Code;
 use crate::debug;
 use crate::entry::{Failure, Result};
 use crate::forward::{self, Nested, RULES_VARIABLE, VARIABLE};
+use crate::kernels;
 use crate::profiler::Profiler;
 
 /// Compares what the environments of all ranks state, adds the user's plans, creates the communicator of the real NCCL, and
@@ -19,7 +20,7 @@ use crate::profiler::Profiler;
 /// On the ranks where it occurs, why a library or a plan cannot be used; on the others, and where environments differ, the
 /// first difference; those of the real NCCL, on all ranks.
 pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bool) -> Result<()> {
-    let (library, registry) = (forward::library(), registry());
+    let (library, registry) = (forward::library(), registry(comm, communicator.rank()));
     let of_library = match library {
         None => "none".to_owned(),
         Some(Ok(library)) => format!("NCCL {}", forward::dotted(library.version())),
@@ -51,14 +52,16 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bo
     Ok(())
 }
 
-/// Returns the registry of the built-in plans, of those that the program has registered, and of the plans and the tuning table that the
+/// Returns the registry of the built-in plans, of the plans and kernels that the program has registered, and of the plans and the tuning table that the
 /// environment names. What the environment names is reported once.
 ///
 /// # Errors
 /// An invalid usage for what the environment names and cannot be used.
-fn registry() -> Result<Registry> {
+fn registry(comm: &Comm, rank: u32) -> Result<Registry> {
     static REPORT: Once = Once::new();
-    let registry = Registry::from_env().map_err(|error| Failure::new(Code::InvalidUsage, error.to_string()))?;
+    let mut registry = Registry::from_env().map_err(|error| Failure::new(Code::InvalidUsage, error.to_string()))?;
+    kernels::add_to(&mut registry, comm.handle, rank)
+        .map_err(|error| Failure::usage(format!("kernels of the program: {error}")))?;
     REPORT.call_once(|| {
         for PlanFile { path, outcome } in registry.files() {
             match outcome {

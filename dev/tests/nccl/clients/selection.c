@@ -93,6 +93,23 @@ static const char* choose(const mscclppCall_t* call, const char* const* names, s
   return choice;
 }
 
+/// Serves all-reduces as kernels would: writes the sum of the two inputs, which the test knows. Fails for one size.
+static const char* launch(const mscclppLaunch_t* launch, void* user) {
+  const mscclppCall_t* call = launch->call;
+  if (user != &asked || launch->size != sizeof *launch || call->size != sizeof *call) FAIL("not what was set");
+  if (launch->comm != comm || launch->rank != rank || call->ranks != ranks || launch->stream != stream) FAIL("another call");
+  if (launch->input != from || launch->output != (call->in_place ? from : to)) FAIL("other memory");
+  int refused = NCCL(ncclAllReduce, REDUCTION, from, to, kCount, kInt32, kSum, comm, stream);
+  if (!refused || !strstr(last_error(), "mscclppRegisterKernels")) FAIL("%d: %s", refused, last_error());
+  if (call->input_bytes == 4) return "too short for me";
+  static int32_t sums[kCount];
+  for (int i = 0; i < kCount; ++i) sums[i] = input(0, i) + input(1, i);
+  write_device(launch->output, sums, call->output_bytes, stream);
+  ++asked;
+  return 0;
+}
+
+#define KERNELS (const char*, const char*, mscclppKernels_t, void*)
 #define SELECTOR (mscclppSelector_t, void*)
 
 /// Registers plans and makes settings that are refused, each with its code.
@@ -117,6 +134,15 @@ static void refused(const char* plan, const char* wrong, const char* no_effect) 
   EXPECT_CODE(mscclppDuplicateName, "mine", mscclppRegisterPlanFile, (const char*, char*), plan, "mine");
   OK(mscclppRemovePlan, (const char*), "mine");
   EXPECT_CODE(mscclppInvalidArgument, "mine", mscclppRemovePlan, (const char*), "mine");
+  EXPECT_CODE(mscclppInvalidArgument, "launch is null", mscclppRegisterKernels, KERNELS, "mine", "allreduce", 0, 0);
+  EXPECT_CODE(mscclppInvalidArgument, "name is null", mscclppRegisterKernels, KERNELS, 0, "allreduce", launch, 0);
+  EXPECT_CODE(mscclppInvalidArgument, "name", mscclppRegisterKernels, KERNELS, "a\nb", "allreduce", launch, 0);
+  EXPECT_CODE(mscclppInvalidArgument, "expected one of", mscclppRegisterKernels, KERNELS, "mine", "gather", launch, 0);
+  EXPECT_CODE(mscclppDuplicateName, "ring", mscclppRegisterKernels, KERNELS, "allreduce_ring", "allreduce", launch, 0);
+  OK(mscclppRegisterKernels, KERNELS, "mine", "allreduce", launch, 0);
+  EXPECT_CODE(mscclppDuplicateName, "mine", mscclppRegisterKernels, KERNELS, "mine", "allgather", launch, 0);
+  EXPECT_CODE(mscclppDuplicateName, "mine", mscclppRegisterPlanFile, (const char*, char*), plan, "mine");
+  OK(mscclppRemovePlan, (const char*), "mine");
   EXPECT_CODE(mscclppInvalidArgument, "rank-order", mscclppSetOrder, (const char*), "left");
   EXPECT_CODE(mscclppInvalidArgument, "communicator", mscclppCommSetOrder, (void*, const char*), (void*)1, "any");
   EXPECT_CODE(mscclppInvalidArgument, "num is null", mscclppGetCallCounts, (void*, void*, size_t, void*), 0, 0, 0, 0);
@@ -250,9 +276,16 @@ int main(int argc, char** argv) {
       chosen[1] = "allreduce_ring";
       OK(mscclppSetSelector, SELECTOR, choose, &asked);
     }
+    int is_kernels = !strcmp(source, "kernels");
+    if (is_kernels) OK(mscclppRegisterKernels, KERNELS, "mine", "allreduce", launch, &asked);
     ranks = ranks_per_node = atoi(getenv("WORLD_SIZE"));
     start();
     calls();
+    if (is_kernels) {
+      if (asked != 2) FAIL("kernels served %d calls", asked);
+      int code = NCCL(ncclAllReduce, REDUCTION, from, to, 1, kInt32, kSum, comm, stream);
+      if (!code || !strstr(last_error(), "`mine`") || !strstr(last_error(), "too short for me")) FAIL("%d: %s", code, last_error());
+    }
     OK(ncclCommDestroy, (ncclComm_t), comm);
   } else if (!strcmp(mode, "nodes")) {
     ranks = atoi(getenv("WORLD_SIZE"));

@@ -1,0 +1,173 @@
+//! Kernels of the program as algorithms, by `mscclppRegisterKernels` of `include/mscclpp.h`.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::cuda::{DeviceSlice, Executor, Stream};
+use mscclpp_select::defaults::{Defaults, check_name};
+use mscclpp_select::kernels::{NativeAlgorithm, NativeError};
+use mscclpp_select::{Algorithm, Registry, RegistryError, Request};
+
+use crate::abi::Handle;
+use crate::selection::{CallInfo, CallTexts};
+
+/// The header's `mscclppLaunch_t`.
+#[repr(C)]
+pub(crate) struct LaunchInfo {
+    size: usize,
+    call: *const CallInfo,
+    comm: Handle,
+    input: *const c_void,
+    output: *mut c_void,
+    stream: *mut c_void,
+    rank: c_int,
+}
+
+/// The header's `mscclppKernels_t`.
+pub(crate) type Callback = unsafe extern "C" fn(*const LaunchInfo, *mut c_void) -> *const c_char;
+
+/// Kernels that the program has registered.
+#[derive(Clone, Copy)]
+pub(crate) struct Registered {
+    pub collective: CollectiveKind,
+    pub callback: Callback,
+    pub user: *mut c_void,
+}
+
+// SAFETY: the program states that its function may be called by any thread.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
+
+/// By name.
+static REGISTERED: Mutex<BTreeMap<String, Registered>> = Mutex::new(BTreeMap::new());
+
+thread_local! {
+    /// Whether this thread is in a call of kernels of the program.
+    static IS_LAUNCHING: Cell<bool> = const { Cell::new(false) };
+}
+
+fn lock() -> MutexGuard<'static, BTreeMap<String, Registered>> {
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns whether this thread is in a function that launches kernels of the program, whose communicator serves no other call meanwhile.
+pub(crate) fn is_launching() -> bool {
+    IS_LAUNCHING.get()
+}
+
+/// Registers kernels for communicators that are created afterwards.
+///
+/// # Errors
+/// [`RegistryError`] for a name that is known or cannot be shown, or a collective that no call makes.
+pub(crate) fn register(name: &str, kernels: Registered) -> Result<(), RegistryError> {
+    check_name(name)?;
+    let mut registered = lock();
+    if registered.contains_key(name) || Defaults::current().plans().any(|(known, _)| known == name) {
+        return Err(RegistryError::Duplicate { name: name.to_owned() });
+    }
+    Registry::builtin().add(Launcher { kernels, comm: 0, rank: 0 }.algorithm(name))?;
+    registered.insert(name.to_owned(), kernels);
+    Ok(())
+}
+
+/// Returns whether kernels have a name.
+pub(crate) fn is_registered(name: &str) -> bool {
+    lock().contains_key(name)
+}
+
+/// Removes kernels for communicators that are created afterwards. Returns whether there were any.
+pub(crate) fn remove(name: &str) -> bool {
+    lock().remove(name).is_some()
+}
+
+/// Adds what is registered to the registry of a communicator.
+///
+/// # Errors
+/// [`RegistryError::Duplicate`] if a plan has been registered under the name of kernels meanwhile.
+pub(crate) fn add_to(registry: &mut Registry, comm: usize, rank: u32) -> Result<(), RegistryError> {
+    let registered = lock().clone();
+    let mut kernels = registered.into_iter().map(|(name, kernels)| Launcher { kernels, comm, rank }.algorithm(&name));
+    kernels.try_for_each(|algorithm| registry.add(algorithm))
+}
+
+/// Kernels in the registry of a communicator.
+struct Launcher {
+    kernels: Registered,
+    /// The handle of the communicator.
+    comm: usize,
+    rank: u32,
+}
+
+/// What launches of one request have in common.
+struct Prepared {
+    texts: CallTexts,
+    request: Request,
+}
+
+impl Launcher {
+    fn algorithm(self, name: &str) -> Algorithm {
+        Algorithm::kernels(name, self.kernels.collective, self)
+    }
+}
+
+impl NativeAlgorithm for Launcher {
+    type Kernels = ();
+    type Context = Prepared;
+
+    fn init(&self, _: &Executor) -> Result<(), NativeError> {
+        Ok(())
+    }
+
+    fn context(
+        &self,
+        (): &(),
+        _: &Executor,
+        request: &Request,
+        _: &[[DeviceSlice; 2]],
+    ) -> Result<Prepared, NativeError> {
+        Ok(Prepared { texts: CallTexts::new(request)?, request: *request })
+    }
+
+    unsafe fn launch(
+        &self,
+        (): &(),
+        prepared: &mut Prepared,
+        ranks: &[[DeviceSlice; 2]],
+        stream: &Stream,
+    ) -> Result<(), NativeError> {
+        let [[first, second]] = ranks else { return Err("expected the memory of one rank".into()) };
+        let Prepared { texts, request } = prepared;
+        let [input_bytes, _] = request.input_and_output_bytes();
+        let [input, output] = match (request.in_place, request.collective) {
+            (false, _) => [first.address, second.address],
+            // The rank's part of the memory of all.
+            (true, CollectiveKind::AllGather) => [first.address + u64::from(self.rank) * input_bytes, first.address],
+            (true, _) => [first.address; 2],
+        };
+        let call = texts.info(request, stream.is_capturing()?);
+        let info = LaunchInfo {
+            size: size_of::<LaunchInfo>(),
+            call: &call,
+            comm: self.comm as Handle,
+            input: input as *const c_void,
+            output: output as *mut c_void,
+            stream: stream.raw().unwrap_or_default() as *mut c_void,
+            rank: self.rank as c_int,
+        };
+        let _entered = stream.enter()?;
+        let was_launching = IS_LAUNCHING.replace(true);
+        // SAFETY: the program passed a function of this type; what it gets is valid during the call. The memory is, as the caller guarantees,
+        // until the work on the stream is complete.
+        let failure = unsafe { (self.kernels.callback)(&info, self.kernels.user) };
+        IS_LAUNCHING.set(was_launching);
+        if failure.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the function returns null or a text that is valid until the thread's next call of it.
+        Err(unsafe { CStr::from_ptr(failure) }.to_string_lossy().into_owned().into())
+    }
+}
