@@ -8,6 +8,7 @@
 //! | [`dtype`], [`message`], [`numeric`], [`layout`] | element types, sizes of messages and chunks, reductions |
 //! | [`memory`], [`shm`] | memory that workers, and processes, use at once |
 //! | [`interpret`], [`passes`] | plans as instructions, and their changes after the proof |
+//! | [`oracle`] | what a collective computes, for tests and measurements |
 //! | [`error`], [`mod@file`], [`logging`], [`system`] | errors, files that are replaced atomically, where messages go, limits of the machine |
 #![deny(unsafe_code)]
 #![allow(
@@ -31,6 +32,7 @@ pub mod logging;
 pub mod memory;
 pub mod message;
 pub mod numeric;
+pub mod oracle;
 #[cfg(feature = "process")]
 pub mod passes;
 pub mod random;

@@ -7,15 +7,13 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::Expectation;
 
-use super::expected::{Expected, ExpectedElement};
-use super::pattern::{Inputs, Pattern};
 use super::prepared::{BoundPlan, Prepared};
-use super::value::{read, write};
 use mscclpp_base::dtype::{DataType, Element};
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::Space;
 use mscclpp_base::interpret::program::Reductions;
 use mscclpp_base::layout::{ByteRun, Layout, View};
+use mscclpp_base::oracle::{Expected, ExpectedElement, Inputs, Pattern, read, write};
 
 /// Fills the inputs of a prepared plan and compares its outputs with its collective's postcondition, and with its
 /// program's expectations ([`Plan::expectations`](mscclpp_core::plan::Plan::expectations)), which are the only postcondition of a custom

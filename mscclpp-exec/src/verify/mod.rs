@@ -21,15 +21,11 @@
 //! ```
 
 mod compare;
-mod expected;
-mod pattern;
-mod periodic_inputs;
 mod prepared;
-mod value;
 
 pub use compare::FILL_BYTE;
 pub use compare::{Mismatch, Verifier, VerifyReport};
-pub use pattern::Pattern;
-pub use periodic_inputs::PeriodicInputs;
 pub use prepared::Prepared;
 pub use prepared::{Bound, BoundPlan};
+
+pub use mscclpp_base::oracle::{Pattern, PeriodicInputs};

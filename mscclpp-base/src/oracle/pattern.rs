@@ -3,8 +3,8 @@
 use mscclpp_core::types::ReduceOp;
 
 use super::value::as_element;
-use mscclpp_base::dtype::DataType;
-use mscclpp_base::random::Random;
+use crate::dtype::DataType;
+use crate::random::Random;
 
 /// Kind of input values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -19,13 +19,13 @@ pub enum Pattern {
 
 /// The inputs of a launch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inputs {
-    pub(super) seed: u64,
-    pub(super) pattern: Pattern,
-    pub(super) dtype: DataType,
+pub struct Inputs {
+    pub seed: u64,
+    pub pattern: Pattern,
+    pub dtype: DataType,
     /// `None` if nothing is reduced.
-    pub(super) op: Option<ReduceOp>,
-    pub(super) ranks: u32,
+    pub op: Option<ReduceOp>,
+    pub ranks: u32,
 }
 
 /// Number of ranks of a product whose factor is not ±1, for one element.
@@ -33,7 +33,7 @@ const FACTORS: u64 = 8;
 
 impl Inputs {
     /// Returns element `index` of a rank's input, exactly as represented in the message's type.
-    pub(super) fn value(&self, rank: u32, index: u64) -> f64 {
+    pub fn value(&self, rank: u32, index: u64) -> f64 {
         let of_element = Random(self.seed ^ index.wrapping_mul(0xd6e8_feb8_6659_fd93)).next();
         let bits = Random(of_element ^ u64::from(rank) << 32).next();
         if self.pattern == Pattern::Real && !self.dtype.is_integer() {

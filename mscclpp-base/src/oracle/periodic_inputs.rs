@@ -7,7 +7,7 @@ use mscclpp_core::types::ReduceOp;
 use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
 use super::value::{read, write};
-use mscclpp_base::dtype::DataType;
+use crate::dtype::DataType;
 
 /// Number of elements after which inputs repeat: a prime, so that swapped chunks are detected.
 const PERIOD: usize = 251;

@@ -5,30 +5,30 @@ use mscclpp_core::types::ReduceOp;
 
 use super::pattern::{Inputs, Pattern};
 use super::value::as_element;
-use mscclpp_base::dtype::DataType;
+use crate::dtype::DataType;
 
 /// The oracle of a launch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected {
-    pub(super) collective: Collective,
-    pub(super) inputs: Inputs,
+pub struct Expected {
+    pub collective: Collective,
+    pub inputs: Inputs,
     /// Number of elements of a rank's input and output.
-    pub(super) input_len: u64,
-    pub(super) output_len: u64,
+    pub input_len: u64,
+    pub output_len: u64,
     /// Rank distance over which a send-receive sends.
-    pub(super) distance: u32,
+    pub distance: u32,
 }
 
 /// An expected element: its value, and the tolerance of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct ExpectedElement {
-    pub(super) value: f64,
-    pub(super) tolerance: f64,
+pub struct ExpectedElement {
+    pub value: f64,
+    pub tolerance: f64,
 }
 
 impl ExpectedElement {
     /// Returns whether a result is the expected one. NaN is one value whatever its payload, which devices do not keep.
-    pub(super) fn is_met_by(self, found: f64) -> bool {
+    pub fn is_met_by(self, found: f64) -> bool {
         // An infinity has no difference to itself.
         found == self.value || found.is_nan() && self.value.is_nan() || (found - self.value).abs() <= self.tolerance
     }
@@ -36,7 +36,7 @@ impl ExpectedElement {
 
 impl Expected {
     /// Returns whether the postcondition covers a rank's output.
-    pub(super) fn covers(&self, rank: u32) -> bool {
+    pub fn covers(&self, rank: u32) -> bool {
         match self.collective.kind {
             CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => false,
             CollectiveKind::Reduce => rank == self.collective.root,
@@ -45,7 +45,7 @@ impl Expected {
     }
 
     /// Returns whether all ranks have the same expected output.
-    pub(super) fn is_uniform(&self) -> bool {
+    pub fn is_uniform(&self) -> bool {
         matches!(
             self.collective.kind,
             CollectiveKind::AllReduce | CollectiveKind::AllGather | CollectiveKind::Broadcast
@@ -53,7 +53,7 @@ impl Expected {
     }
 
     /// Returns the expected element `index` of a rank's output. Only for ranks that the postcondition covers.
-    pub(super) fn element(&self, rank: u32, index: u64) -> ExpectedElement {
+    pub fn element(&self, rank: u32, index: u64) -> ExpectedElement {
         let ranks = u64::from(self.inputs.ranks);
         let copied =
             |from: u64, index: u64| ExpectedElement { value: self.inputs.value(from as u32, index), tolerance: 0.0 };
@@ -80,10 +80,7 @@ impl Expected {
     }
 
     /// Returns the reduction of some elements of inputs, each as often as it is named, or a copy of the only one. A `None` element is past the end of its input, where zeros are.
-    pub(super) fn combined(
-        &self,
-        elements: impl ExactSizeIterator<Item = (u32, Option<u64>)> + Clone,
-    ) -> ExpectedElement {
+    pub fn combined(&self, elements: impl ExactSizeIterator<Item = (u32, Option<u64>)> + Clone) -> ExpectedElement {
         let Inputs { dtype, op, ranks, pattern, .. } = self.inputs;
         let count = elements.len();
         let value = |(rank, index): (u32, Option<u64>)| index.map_or(0.0, |index| self.inputs.value(rank, index));

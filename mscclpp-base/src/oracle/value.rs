@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use mscclpp_base::dtype::{DataType, E4m3, E4m3B15, E5m2};
+use crate::dtype::{DataType, E4m3, E4m3B15, E5m2};
 
 /// Expands a macro arm for the Rust type of a data type.
 macro_rules! with_type {
@@ -110,12 +110,12 @@ floats! {
 }
 
 /// Writes a value as an element: floats rounded, integers wrapped.
-pub(super) fn write(dtype: DataType, value: f64, element: &mut [u8]) {
+pub fn write(dtype: DataType, value: f64, element: &mut [u8]) {
     with_type!(dtype, T => element.copy_from_slice(bytemuck::bytes_of(&T::of(value))));
 }
 
 /// Reads an element.
-pub(super) fn read(dtype: DataType, element: &[u8]) -> f64 {
+pub fn read(dtype: DataType, element: &[u8]) -> f64 {
     with_type!(dtype, T => bytemuck::pod_read_unaligned::<T>(element).value())
 }
 
