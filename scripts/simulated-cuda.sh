@@ -78,6 +78,8 @@ done
 export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PATH=$built:$PATH
 # Compiled code depends on the simulator, which a cache does not know.
 export MSCCLPP_CACHE='' MSCCLPP_NVRTC=''
+# Compilers of the host take long for each plan.
+export MSCCLPP_KERNELS=${MSCCLPP_KERNELS:-interpreter}
 export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast MSCCLPP_MOCK_PEERS=$peers MSCCLPP_MOCK_FABRIC=$fabric MSCCLPP_MOCK_DRIVER=$version
 # UCX keeps an allocation of its own on each device that it uses.
 [ -z "${MSCCLPP_UCX:-}" ] || export MSCCLPP_MOCK_LEFT=1

@@ -6,7 +6,7 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 36] = [
+const KNOWN: [&str; 37] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
@@ -20,6 +20,7 @@ const KNOWN: [&str; 36] = [
     "HOSTILE",
     "HOSTID",
     "HOST_ID",
+    "KERNELS",
     "LOG_FILE",
     "LOG_LEVEL",
     "LOG_SUBSYS",

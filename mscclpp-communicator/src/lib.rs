@@ -24,4 +24,4 @@ pub mod tune;
 #[cfg(feature = "process")]
 pub use communicator::{AllToAllVOutput, Communicator, Group, Pending};
 #[cfg(feature = "cuda")]
-pub use communicator::{LaunchedCall, OnStream};
+pub use communicator::{KernelPolicy, LaunchedCall, OnStream};

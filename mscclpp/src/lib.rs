@@ -49,7 +49,7 @@
 #[cfg(feature = "process")]
 pub use mscclpp_communicator::{Communicator, Group, Pending};
 #[cfg(feature = "cuda")]
-pub use mscclpp_communicator::{LaunchedCall, OnStream};
+pub use mscclpp_communicator::{KernelPolicy, LaunchedCall, OnStream};
 pub use mscclpp_exec::error::{ErrorKind, RootCause};
 pub use mscclpp_macros::{collective, collectives};
 

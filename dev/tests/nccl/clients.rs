@@ -30,6 +30,12 @@ pub(crate) fn tests() -> Vec<Test> {
         ("communicator_of_two_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 2, &[], &[])?)),
         ("communicator_of_three_processes_serves_all_ranks_after_shrinks", || all_ok(&run("shrink", 3, &[], &[])?)),
         ("graphs_and_calls_of_one_communicator_follow_one_another", || all_ok(&run("mixed_graphs", 2, &[], &[])?)),
+        ("graphs_and_calls_by_compiled_kernels_follow_one_another", || {
+            let outputs = run("mixed_graphs", 2, &[], &[("MSCCLPP_KERNELS", "wait"), ("NCCL_DEBUG", "INFO")])?;
+            all_ok(&outputs)?;
+            let is_compiled = text(&outputs[0]).contains("has a compiled kernel for i32");
+            is_compiled.then_some(()).ok_or_else(|| text(&outputs[0]))
+        }),
         ("finalization_of_a_caller_that_does_not_wait_is_in_progress", || all_ok(&run("finalized", 2, &[], &[])?)),
         ("calls_without_elements_are_compared", || all_ok(&run("empty", 2, &[], &[("MSCCLPP_TIMEOUT", "20")])?)),
         ("standard_descriptors_that_are_closed_become_no_connections", || all_ok(&run("closed", 2, &[], &[])?)),
@@ -206,6 +212,8 @@ pub(crate) fn run_program(
         command.args(arguments).env("LD_LIBRARY_PATH", libraries).env("ID_FILE", ids.path().join("id"));
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
         command.env("MSCCLPP_CACHE", "").env("MSCCLPP_NVRTC", "").env("MSCCLPP_MOCK_DEVICES", "8");
+        // Otherwise each plan would be compiled.
+        command.env("MSCCLPP_KERNELS", "interpreter");
         if ranks > 1 {
             // Kernels of one process wait for those of others.
             command.env("MSCCLPP_MOCK_OTHERS", "1");

@@ -23,7 +23,7 @@ mod timeline;
 mod timeout;
 
 #[cfg(feature = "cuda")]
-pub use device::{LaunchedCall, OnStream};
+pub use device::{KernelPolicy, LaunchedCall, OnStream};
 pub use exchange::AllToAllVOutput;
 pub use group::Group;
 pub use handle::Communicator;

@@ -10,7 +10,7 @@ use super::calls::Priority;
 use super::counter::FreeCounters;
 use super::driver::{Handle, Peer, Properties, SharedDriver};
 use super::images;
-use super::jit::{self, Cache, Module, Source};
+use super::jit::{self, Cache, Compilation, Image, Module, Source};
 use super::libcuda::{self, Cuda};
 use super::memory::DeviceMemory;
 use super::stream::Stream;
@@ -102,8 +102,26 @@ impl Device {
         if let Some((_, module)) = modules.iter().find(|(known, _)| known == source) {
             return Ok(module.clone());
         }
+        let image = jit::compile(self.driver().compiler()?, &self.inner.cache, source)?;
+        self.load(&mut modules, source, image)
+    }
+
+    /// Starts to compile a source in the background.
+    pub(super) fn compile_later(&self, source: Source) -> Compilation {
+        Compilation::start(self.driver(), &self.inner.cache, source)
+    }
+
+    /// Does what [`module`](Self::module) does, with an image that was compiled in the background.
+    pub(super) fn compiled_module(&self, source: &Source, image: &Image) -> Result<Module, Error> {
+        let mut modules = self.inner.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        match modules.iter().find(|(known, _)| known == source) {
+            Some((_, module)) => Ok(module.clone()),
+            None => self.load(&mut modules, source, image.clone()),
+        }
+    }
+
+    fn load(&self, modules: &mut Vec<(Source, Module)>, source: &Source, image: Image) -> Result<Module, Error> {
         let driver = self.driver();
-        let image = jit::compile(driver.compiler()?, &self.inner.cache, source)?;
         let module = Module::new(driver.clone(), driver.load(source.name(), &image.code)?, image.log);
         modules.push((source.clone(), module.clone()));
         Ok(module)

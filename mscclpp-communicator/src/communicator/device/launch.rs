@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mscclpp_bootstrap::place;
 use mscclpp_core::collective::CollectiveKind;
 
+use super::KernelPolicy;
 use super::LaunchedCall;
 use super::connection::Connection;
 use super::posted::{Kind, Position};
@@ -37,6 +38,7 @@ pub(super) struct DeviceCall<'a> {
     pub(super) forced: &'a mut Forced,
     /// Bytes above which calls through internal buffers are made in pieces.
     pub(super) staging_limit: u64,
+    pub(super) kernels: KernelPolicy,
     /// The device's context is current meanwhile.
     pub(super) _current: Entered,
 }
@@ -71,6 +73,7 @@ pub(super) struct Launched {
     num_launches: u32,
     num_blocks: u32,
     threads_per_block: u32,
+    is_specialized: bool,
 }
 
 impl Launched {
@@ -85,13 +88,23 @@ impl Launched {
             num_launches,
             num_blocks,
             threads_per_block,
+            is_specialized: false,
         }
     }
 
     pub(super) fn report(&self) -> LaunchedCall {
         let Self { request, decided_by, bytes_copied, num_launches, num_blocks, threads_per_block, .. } = *self;
         let algorithm = self.algorithm.as_ref().map(|algorithm| algorithm.name().to_owned());
-        LaunchedCall { request, algorithm, decided_by, bytes_copied, num_launches, num_blocks, threads_per_block }
+        LaunchedCall {
+            request,
+            algorithm,
+            decided_by,
+            bytes_copied,
+            num_launches,
+            num_blocks,
+            threads_per_block,
+            is_specialized: self.is_specialized,
+        }
     }
 }
 
@@ -404,6 +417,9 @@ impl Connection {
         if let Prepared::Plan(bound) = &mut entry.prepared {
             bound.plan.set_timeout(call.communicator.timeout());
             bound.plan.set_captured(call.is_captured);
+            if !call.is_captured {
+                bound.plan.adopt_kernels();
+            }
         }
         Ok(entry)
     }
@@ -437,7 +453,8 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number
     let prepared = match plan {
         Some(plan) => {
             let options = PrepareOptions::default().in_switch_float_sums(request.order <= OrderPolicy::InSwitch);
-            let plan = executor.prepare_with_options(&plan, request.message(), options)?;
+            let mut plan = executor.prepare_with_options(&plan, request.message(), call.kernels.options(options))?;
+            call.kernels.start(&mut plan);
             Prepared::Plan(Box::new(BoundPlan { bindings: Vec::new(), retired: Vec::new(), staged: None, plan }))
         }
         None => {
@@ -482,6 +499,7 @@ impl Entry {
             }
             launched.num_blocks = plan.num_blocks();
             launched.threads_per_block = plan.threads_per_block();
+            launched.is_specialized = plan.ran_specialized();
         }
         self.algorithm.record_call();
         launched.num_launches += 1;

@@ -4,6 +4,7 @@ mod calls;
 mod channels;
 mod connection;
 mod failure;
+mod kernels;
 mod launch;
 mod posted;
 mod served;
@@ -17,6 +18,7 @@ use mscclpp_bootstrap::place;
 use mscclpp_core::types::ReduceOp;
 
 use self::connection::Connection;
+pub use self::kernels::KernelPolicy;
 use self::launch::DeviceCall;
 use self::posted::Kind;
 pub(super) use self::transfers::{Lanes, Transfer};
@@ -121,17 +123,21 @@ pub struct LaunchedCall {
     pub num_blocks: u32,
     /// Number of CUDA threads of a thread block; 0 without a launch.
     pub threads_per_block: u32,
+    /// Whether the last launch ran a kernel that was compiled for the plan; otherwise plans are interpreted.
+    pub is_specialized: bool,
 }
 
 /// State of a rank's calls on device memory.
 pub(super) struct Devices {
     connection: Option<Box<Connection>>,
     staging_limit: u64,
+    /// That of the environment if none is set.
+    kernels: Option<KernelPolicy>,
 }
 
 impl Default for Devices {
     fn default() -> Self {
-        Self { connection: None, staging_limit: STAGING_LIMIT }
+        Self { connection: None, staging_limit: STAGING_LIMIT, kernels: None }
     }
 }
 
@@ -212,6 +218,16 @@ impl Communicator {
     #[doc(hidden)]
     pub fn set_device_staging_limit(&self, bytes: u64) -> Result<(), Error> {
         self.calls()?.devices.staging_limit = bytes.max(1 << 12);
+        Ok(())
+    }
+
+    /// Sets which kernels launch the plans that are prepared from now on; at first what the variable `MSCCLPP_KERNELS` states. Ranks may
+    /// differ.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub fn set_kernel_policy(&self, policy: KernelPolicy) -> Result<(), Error> {
+        self.calls()?.devices.kernels = Some(policy);
         Ok(())
     }
 
@@ -426,6 +442,10 @@ impl OnStream<'_> {
         // It was asked for another call.
         forced.forget_selected();
         let staging_limit = devices.staging_limit;
+        let kernels = match devices.kernels {
+            Some(policy) => policy,
+            None => *devices.kernels.insert(KernelPolicy::from_env()?),
+        };
         let connection = devices.connection(self)?;
         let _current = self.stream.enter()?;
         let is_captured = self.stream.is_capturing()?;
@@ -433,6 +453,9 @@ impl OnStream<'_> {
             refuse_in_capture("cannot make a call on a stream that is not captured")?;
         }
         let (Self { communicator, stream }, place) = (*self, place::current(place));
-        Ok((connection, DeviceCall { communicator, stream, place, is_captured, forced, staging_limit, _current }))
+        Ok((
+            connection,
+            DeviceCall { communicator, stream, place, is_captured, forced, staging_limit, kernels, _current },
+        ))
     }
 }

@@ -85,6 +85,19 @@ impl Cache {
         None
     }
 
+    /// Waits until no other process has the lock of a key, and returns it; none if there is no folder that can be written. A process that ends
+    /// loses its locks.
+    pub(super) fn lock(&self, key: &str) -> Option<fs::File> {
+        let folder = self.folder.as_ref()?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
+        check_private(&fs::metadata(folder).ok()?).ok()?;
+        let file =
+            fs::File::options().create(true).truncate(false).write(true).open(folder.join(format!("{key}.lock")));
+        let file = file.ok()?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
+        Some(file)
+    }
+
     /// Stores an image. If a folder is not writable or not private, that is logged once for each image, and is no error.
     pub(super) fn store(&self, key: &str, image: &Image) {
         let (Some(folder), Some(path)) = (&self.folder, self.file(key)) else { return };

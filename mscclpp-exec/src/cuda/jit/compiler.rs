@@ -43,8 +43,55 @@ pub fn compile(compiler: &dyn Compiler, cache: &Cache, source: &Source) -> Resul
     if let Some(image) = cache.load(&key) {
         return Ok(image);
     }
+    // Of several processes one compiles, and the others wait for its file.
+    let lock = cache.lock(&key);
+    if let Some(image) = lock.as_ref().and_then(|_| cache.load(&key)) {
+        return Ok(image);
+    }
     let image = compiler.compile(source)?;
     log::debug!("{}: compiled by {}\n{}", source.name(), compiler.identity(), image.log);
     cache.store(&key, &image);
     Ok(image)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// A compiler that counts what it compiles.
+    #[derive(Default)]
+    struct Counting(AtomicU32);
+
+    impl Compiler for Counting {
+        fn identity(&self) -> &str {
+            "counting"
+        }
+
+        fn compile(&self, source: &Source) -> Result<Image, JitError> {
+            // Those that begin meanwhile do not find a file.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Image { code: source.name().into(), log: String::new() })
+        }
+    }
+
+    #[test]
+    fn one_of_those_that_compile_a_source_at_once_compiles_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (cache, source) = (Cache::at(folder.path()), Source::new("a.cu", ""));
+        let (compiler, together) = (Counting::default(), Barrier::new(4));
+        // Each opens the file of the lock, as processes do.
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    together.wait();
+                    assert_eq!(compile(&compiler, &cache, &source).expect("an image").code, b"a.cu");
+                });
+            }
+        });
+        assert_eq!(compiler.0.into_inner(), 1);
+    }
 }

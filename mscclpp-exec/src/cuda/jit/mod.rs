@@ -8,12 +8,14 @@
 //! NVRTC is searched under NVIDIA's names for it, or at the path in `MSCCLPP_NVRTC`. It needs no toolkit, no headers on
 //! disk and no driver: one library of the toolkit, or of the wheel `nvidia-cuda-nvrtc`, is enough.
 
+mod background;
 mod cache;
 mod compiler;
 mod module;
 mod nvrtc;
 mod source;
 
+pub(super) use background::Compilation;
 pub use cache::{CACHE_VARIABLE, Cache};
 pub use compiler::{Compiler, Image, compile};
 pub use module::{Function, Module};

@@ -2,6 +2,7 @@
 
 mod bind;
 mod end;
+mod kernels;
 mod launch;
 mod prepare;
 
@@ -19,8 +20,9 @@ use super::buffers::DeviceSlice;
 use super::capture::refuse_in_capture;
 use super::driver::Handle;
 use super::executor::{Executor, Inner};
+use super::jit::Compilation;
 use super::plan_state::{Halves, PlanState};
-use super::specialize::NotSpecialized;
+use super::specialize::{Constants, NotSpecialized};
 use super::stream::Stream;
 use super::timeline::Recording;
 use super::uses::Unused;
@@ -38,6 +40,9 @@ pub struct PreparedPlan {
     pub(in crate::cuda) params: Params,
     /// Whether launches run specialized kernels, or why not.
     specialized: Result<(), NotSpecialized>,
+    constants: Constants,
+    /// Kernels that are compiled in the background.
+    compilations: Vec<Compilation>,
     pub(in crate::cuda) threads: u32,
     /// Halves of the scratch that it uses.
     halves: Arc<Halves>,

@@ -164,6 +164,8 @@ impl PreparedPlan {
             context,
             params,
             specialized,
+            constants,
+            compilations: Vec::new(),
             threads,
             halves,
             is_captured: None,

@@ -16,7 +16,7 @@ mod shape;
 mod vectorizable;
 mod write;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use mscclpp_core::plan::Plan;
 use thiserror::Error;
@@ -25,12 +25,13 @@ use self::shape::Shapes;
 pub(super) use self::vectorizable::{VECTOR, is_even};
 use super::abi;
 use super::device::Device;
-use super::jit::{Function, Source, type_names};
+use super::jit::{Compilation, Function, Module, Source, type_names};
 use super::prepared_plan::{available_multiprocessors, threads_of};
 use super::switch::{self, Groups};
 use super::tables::Tables;
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
+use mscclpp_base::error::jit::JitError;
 use mscclpp_base::interpret::program::Reductions;
 use mscclpp_base::interpret::{Params, ResolvedPlan, resolve};
 use mscclpp_base::message::Message;
@@ -98,7 +99,13 @@ pub(super) struct SpecializedKernels {
     /// The device's thread blocks.
     agents: Vec<abi::Block>,
     /// Few, so that a list suffices.
-    kernels: Mutex<Vec<(Constants, Result<Function, NotSpecialized>)>>,
+    kernels: Mutex<Vec<(Constants, State)>>,
+}
+
+/// What there is of a kernel.
+enum State {
+    Compiling(Compilation),
+    Kernel(Result<Function, NotSpecialized>),
 }
 
 /// The constants of a kernel other than its plan.
@@ -129,7 +136,7 @@ impl SpecializedKernels {
         Self { agents, kernels: Mutex::default() }
     }
 
-    /// Returns the kernel for a type and reduction; the first call compiles it.
+    /// Returns the kernel for a type and reduction; the first call compiles it, unless that was done in the background.
     pub(super) fn kernel(
         &self,
         device: &Device,
@@ -138,30 +145,77 @@ impl SpecializedKernels {
         constants: Constants,
     ) -> Result<Function, NotSpecialized> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = kernels.iter().find(|(of, _)| *of == constants) {
-            return known.clone();
+        let at = kernels.iter().position(|(of, _)| *of == constants);
+        let module = match at.map(|at| &kernels[at].1) {
+            Some(State::Kernel(known)) => return known.clone(),
+            Some(State::Compiling(compilation)) => match compilation.image() {
+                Some(image) => image
+                    .as_ref()
+                    .map_err(|error| Error::from(error.clone()))
+                    .and_then(|image| device.compiled_module(compilation.source(), image)),
+                None => device.module(compilation.source()),
+            }
+            .map_err(failed),
+            None => self.source(device, program, groups, constants).and_then(|of| device.module(&of).map_err(failed)),
+        };
+        let kernel = module.and_then(|module| self.co_resident(device, &module, program, constants));
+        note(program, &kernel);
+        if kernel.is_ok() {
+            log::info!("plan `{}` has a compiled kernel for {}", program.plan.name(), constants.dtype.name());
         }
-        let kernel = self.compile(device, program, groups, constants);
-        if let Err(reason) = &kernel {
-            log::info!("plan `{}` is interpreted: {reason}", program.plan.name());
+        kernels.extend(at.is_none().then(|| (constants, State::Kernel(kernel.clone()))));
+        if let Some(at) = at {
+            kernels[at].1 = State::Kernel(kernel.clone());
         }
-        kernels.push((constants, kernel.clone()));
         kernel
     }
 
-    fn compile(
+    /// Starts to compile the kernel for a type and reduction in the background. Returns the compilation, unless the kernel exists.
+    ///
+    /// # Errors
+    /// The reason why there is no kernel, as far as it is known.
+    pub(super) fn compile_later(
         &self,
         device: &Device,
         program: &ResolvedPlan,
         groups: &Groups,
         constants: Constants,
-    ) -> Result<Function, NotSpecialized> {
-        let failed = |error| NotSpecialized::Failed(Box::new(error));
+    ) -> Result<Option<Compilation>, NotSpecialized> {
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        match kernels.iter().find(|(of, _)| *of == constants) {
+            Some((_, State::Kernel(known))) => return known.clone().map(|_| None),
+            Some((_, State::Compiling(compilation))) => return Ok(Some(compilation.clone())),
+            None => {}
+        }
+        let started = self.source(device, program, groups, constants).map(|source| device.compile_later(source));
+        note(program, &started);
+        let state = match &started {
+            Ok(compilation) => State::Compiling(compilation.clone()),
+            Err(reason) => State::Kernel(Err(reason.clone())),
+        };
+        kernels.push((constants, state));
+        started.map(Some)
+    }
+
+    fn source(
+        &self,
+        device: &Device,
+        program: &ResolvedPlan,
+        groups: &Groups,
+        constants: Constants,
+    ) -> Result<Source, NotSpecialized> {
         // Checked first, since it is cheap.
         device.compiler().map_err(failed)?;
-        let module = device
-            .module(&source(program, &self.agents, &groups.useful(constants.combines), constants)?)
-            .map_err(failed)?;
+        source(program, &self.agents, &groups.useful(constants.combines), constants)
+    }
+
+    fn co_resident(
+        &self,
+        device: &Device,
+        module: &Module,
+        program: &ResolvedPlan,
+        constants: Constants,
+    ) -> Result<Function, NotSpecialized> {
         let kernel = module.function(write::KERNEL).map_err(failed)?;
         // As in the interpreter, blocks may wait for one another, so all must be co-resident.
         let blocks = self.agents.len() as u32;
@@ -170,6 +224,23 @@ impl SpecializedKernels {
         let fit = each.map_err(|error| failed(error.into()))? * available_multiprocessors(device, program);
         if blocks > fit { Err(NotSpecialized::NotResident { blocks, fit }) } else { Ok(kernel) }
     }
+}
+
+fn failed(error: Error) -> NotSpecialized {
+    NotSpecialized::Failed(Box::new(error))
+}
+
+/// Logs why a plan is interpreted; once that there is no compiler.
+fn note<T>(program: &ResolvedPlan, kernel: &Result<T, NotSpecialized>) {
+    static NO_COMPILER: Once = Once::new();
+    let Err(reason) = kernel else { return };
+    if let NotSpecialized::Failed(error) = reason
+        && let Error::Jit(error) = &**error
+        && let JitError::NoCompiler { .. } = **error
+    {
+        return NO_COMPILER.call_once(|| log::info!("plans are interpreted: {reason}"));
+    }
+    log::info!("plan `{}` is interpreted: {reason}", program.plan.name());
 }
 
 /// Returns the source of a plan's kernel for a message's type and reduction, as
