@@ -388,8 +388,8 @@ struct LaunchParams {
   uint32_t system_scope;
   /// The `Reduction` that replaces those of operations, or `kPlanReductions`.
   uint32_t reduce;
-  /// Not 0: switches may sum floats, in an unspecified order.
-  uint32_t float_sums_by_switch;
+  /// Not 0: switches may reduce floats.
+  uint32_t floats_by_switch;
   uint32_t reserved;
   /// For each multicast group of the device, the distances from the input and from the output of the first member that
   /// operations name to the multicast address of the same bytes; 0: there is none.
@@ -431,13 +431,13 @@ static_assert(sizeof(LaunchParams) == 832 &&
                   offsetof(LaunchParams, divisor) == 236 &&
                   offsetof(LaunchParams, system_scope) == 240 &&
                   offsetof(LaunchParams, reduce) == 244 &&
-                  offsetof(LaunchParams, float_sums_by_switch) == 248 &&
+                  offsetof(LaunchParams, floats_by_switch) == 248 &&
                   offsetof(LaunchParams, reserved) == 252 &&
                   offsetof(LaunchParams, multicast) == 256 &&
                   offsetof(LaunchParams, bases) == 320,
               "LaunchParams differs from the host's");
 
 /// Hash of everything above.
-constexpr uint64_t kAbiHash = 0x6a23de645b1fd9acull;
+constexpr uint64_t kAbiHash = 0x5bc851a2a3886214ull;
 
 }  // namespace mscclpp

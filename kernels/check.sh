@@ -129,13 +129,14 @@ for arch in "${archs[@]}"; do
     flying "$work/packets.$arch.cubin" "$packet" 7 "packets of 7 peers, specialized"
 done
 
-# Switch channels: stores at all members (with packets the strong ones of 16 bytes above), loads that add.
+# Switch channels: stores at all members (with packets the strong ones of 16 bytes above), loads that add, and minima and maxima of short
+# floats.
 for arch in "${archs[@]}"; do
     [ "$arch" != sm_80 ] || continue
-    for type in f32:F32x4 bf16:BF16x8; do
+    for type in f32:ADD.F32x4 bf16:ADD.BF16x8 bf16:MIN.BF16x8 bf16:MAX.BF16x8; do
         count="$(cuobjdump -sass "$work/${type%:*}.$arch.cubin" |
-            grep -cE "LDGMC[A-Z0-9.]*ADD\.${type#*:}\.[A-Z.]*STRONG\.SYS" || true)"
-        printf '%-6s %4d LDGMC of %s\n' "$arch" "$count" "${type%:*}"
+            grep -cE "LDGMC[A-Z0-9.]*${type#*:}\.[A-Z.]*STRONG\.SYS" || true)"
+        printf '%-6s %4d LDGMC of %s, %s\n' "$arch" "$count" "${type%:*}" "${type#*:}"
         [ "$count" -gt 0 ] || { echo "expected at least one"; exit 1; }
     done
 done

@@ -8,16 +8,9 @@
 // thread of the peer's block, then a block sync. Waits return false if the timeout of the channels has passed or they were stopped. The
 // kernel must then exit, and all later waits return false at once; the host reports what was waited for.
 #pragma once
+#include "multicast.h"
 #include "packet.h"
 #include "sync.h"
-
-#if defined(DEV_SIM) && !defined(DEV_THREADS)
-#define MSCCLPP_CHANNELS_MULTICAST true
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define MSCCLPP_CHANNELS_MULTICAST true
-#else
-#define MSCCLPP_CHANNELS_MULTICAST false
-#endif
 
 namespace mscclpp {
 
@@ -118,6 +111,15 @@ DEV void copy(char* to, const char* from, uint64_t bytes, uint32_t thread, uint3
 
 }  // namespace channel_detail
 
+/// Packets of 16 bytes, 8 of them payload, and of 8 bytes, 4 of them payload: of the same data they take the same bytes. The longer ones need
+/// half the loads and stores, the shorter ones half the alignment.
+struct LL16 {
+  using Payload = Vec8;
+};
+struct LL8 {
+  using Payload = uint32_t;
+};
+
 /// A connection to the memory of a peer, through which this device reads and writes it.
 struct MemoryChannel {
   /// The peer's shared memory, and this rank's: `source` is that which puts read and gets write, `shared` that which the peer's
@@ -146,21 +148,23 @@ struct MemoryChannel {
   /// Waits for the next signal, which publishes nothing.
   DEV bool relaxed_wait() const { return counter.relaxed_wait(limit); }
 
-  /// Writes packets to the peer's memory: 16 bytes for each 8 of `source`; all three numbers are multiples of 8, `to` of 16. `flag` is
-  /// neither 0 nor that of earlier packets there. order: the packets publish themselves.
+  /// Writes packets to the peer's memory: twice the bytes of `source`. Of `LL16` all three numbers are multiples of 8, `to` of 16; of `LL8`
+  /// multiples of 4, `to` of 8. `flag` is neither 0 nor that of earlier packets there. order: the packets publish themselves.
+  template <typename Packet = LL16>
   DEV void put_packets(uint64_t to, uint64_t from, uint64_t bytes, uint32_t flag, uint32_t thread, uint32_t threads) const {
+    using Payload = typename Packet::Payload;
     DEV_NO_UNROLL
-    for (uint64_t at = 8 * static_cast<uint64_t>(thread); at < bytes; at += 8 * static_cast<uint64_t>(threads)) {
-      const uint64_t value = load_plain<uint64_t>(source + from + at);
-      const Vec8 payload = {{static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)}};
-      store_packet(remote + to + 2 * at, payload, flag);
+    for (uint64_t at = sizeof(Payload) * static_cast<uint64_t>(thread); at < bytes; at += sizeof(Payload) * static_cast<uint64_t>(threads)) {
+      store_packet(remote + to + 2 * at, load_payload(source + from + at, Payload{}), flag);
     }
   }
-  /// Waits for packets in `shared`, and stores their payload in `source`.
+  /// Waits for packets in `shared`, and stores their payload in `source`. They were written by `put_packets` of the same kind.
+  template <typename Packet = LL16>
   DEV bool unpack_packets(uint64_t from, uint64_t to, uint64_t bytes, uint32_t flag, uint32_t thread, uint32_t threads) const {
+    using Payload = typename Packet::Payload;
     DEV_NO_UNROLL
-    for (uint64_t at = 8 * static_cast<uint64_t>(thread); at < bytes; at += 8 * static_cast<uint64_t>(threads)) {
-      Vec8 payload;
+    for (uint64_t at = sizeof(Payload) * static_cast<uint64_t>(thread); at < bytes; at += sizeof(Payload) * static_cast<uint64_t>(threads)) {
+      Payload payload;
       const bool arrived = limit.until(flag, [&](uint64_t& seen) {
         uint32_t found = 0;
         const bool is_whole = load_packet(shared + from + 2 * at, flag, payload, found);
@@ -168,9 +172,19 @@ struct MemoryChannel {
         return is_whole;
       });
       if (!arrived) return false;
-      store_plain<uint64_t>(source + to + at, payload.w[0] | static_cast<uint64_t>(payload.w[1]) << 32);
+      store_payload(source + to + at, payload);
     }
     return true;
+  }
+
+  DEV static uint32_t load_payload(const char* at, uint32_t) { return load_plain<uint32_t>(at); }
+  DEV static Vec8 load_payload(const char* at, const Vec8&) {
+    const uint64_t value = load_plain<uint64_t>(at);
+    return Vec8{{static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)}};
+  }
+  DEV static void store_payload(char* at, uint32_t payload) { store_plain<uint32_t>(at, payload); }
+  DEV static void store_payload(char* at, const Vec8& payload) {
+    store_plain<uint64_t>(at, payload.w[0] | static_cast<uint64_t>(payload.w[1]) << 32);
   }
 };
 
@@ -246,79 +260,27 @@ struct SwitchChannel {
 
   /// Stores 16 bytes at an offset of the memory of all ranks. order: none.
   DEV void broadcast(uint64_t at, const Vec16& value) const {
-    if (multicast != nullptr) return store_at_all(multicast + at, value);
+    if (multicast != nullptr) return multicast_store16(multicast + at, value);
     DEV_NO_UNROLL
     for (uint64_t member = 0; member < num_members; ++member) store16(members[member] + at, value);
   }
 
-  /// Returns the sums of 4 elements of all ranks: float, in any order, or uint32_t.
-  template <typename T>
+  /// Returns the sums, minima or maxima of 16 bytes of elements of all ranks: `float`, `double`, `F16`, `BF16`, and integers of 32 and 64
+  /// bits. The switch combines them where it has an instruction (all but minima and maxima of `float` and `double`) and there is a
+  /// multicast address, otherwise this thread, from rank to rank. Floats are added in any order, those of 16 bits in f32; which minimum or
+  /// maximum NaN gives, and zeros of both signs, is unspecified.
+  template <typename T, Reduction kOp = Reduction::kSum>
   DEV Vec16 reduce(uint64_t at) const {
-    static_assert(sizeof(T) == 4, "float or uint32_t");
-    if (multicast != nullptr) return sum_of_all<T>(multicast + at);
-    Vec16 sum = load16(members[0] + at);
-    DEV_NO_UNROLL
-    for (uint64_t member = 1; member < num_members; ++member) add<T>(sum, load16(members[member] + at));
-    return sum;
+    static_assert(sizeof(T) != 1, "bytes and fp8 are not supported");
+    static_assert(kOp == Reduction::kSum || kOp == Reduction::kMin || kOp == Reduction::kMax, "expected kSum, kMin or kMax");
+    if constexpr (OnSwitch<T>::kAdds && (OnSwitch<T>::kCompares || kOp == Reduction::kSum)) {
+      if (multicast != nullptr) return OnSwitch<T>::template load<kOp>(multicast + at);
+    }
+    return combine_members<T, typename Native<T>::Type, kOp>(num_members, [&](uint64_t member) { return load16(members[member] + at); });
   }
 
   /// Called by: threads that use the channel, between accesses of the memory by its own address and by the channel.
-  DEV void fence() const {
-#if MSCCLPP_CHANNELS_MULTICAST && !defined(DEV_SIM)
-    asm volatile("fence.proxy.alias;" ::: "memory");
-#endif
-  }
-
-  template <typename T>
-  DEV static void add(Vec16& sum, const Vec16& value) {
-    union {
-      Vec16 vec;
-      T e[4];
-    } a, b;
-    a.vec = sum;
-    b.vec = value;
-    for (uint32_t i = 0; i < 4; ++i) a.e[i] += b.e[i];
-    sum = a.vec;
-  }
-
-#if !MSCCLPP_CHANNELS_MULTICAST
-  DEV static void store_at_all(char*, const Vec16&) {}
-  template <typename T>
-  DEV static Vec16 sum_of_all(const char*) {
-    return Vec16{};
-  }
-#elif defined(DEV_SIM)
-  DEV static void store_at_all(char* at, const Vec16& value) { sim_multicast_store(at, &value, 16); }
-  template <typename T>
-  DEV static Vec16 sum_of_all(const char* at) {
-    Vec16 values[64];
-    const uint32_t count = sim_multicast_load(at, values, 16, 64);
-    Vec16 sum = count == 0 ? Vec16{} : values[0];
-    for (uint32_t member = 1; member < count; ++member) add<T>(sum, values[member]);
-    return sum;
-  }
-#else
-  DEV static void store_at_all(char* at, const Vec16& v) {
-    asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]),
-                 "r"(v.w[3])
-                 : "memory");
-  }
-  template <typename T>
-  DEV static Vec16 sum_of_all(const char* at) {
-    Vec16 v;
-    if constexpr (static_cast<T>(0.5f) > static_cast<T>(0)) {
-      asm volatile("multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-                   : "l"(at)
-                   : "memory");
-    } else {
-      _Pragma("unroll") for (uint32_t i = 0; i < 4; ++i) {
-        asm volatile("multimem.ld_reduce.relaxed.sys.global.add.u32 %0, [%1];" : "=r"(v.w[i]) : "l"(at + 4 * i) : "memory");
-      }
-    }
-    return v;
-  }
-#endif
+  DEV void fence() const { fence_aliases(); }
 };
 
 /// A barrier of blocks of this device, which must be co-resident.
@@ -344,5 +306,3 @@ struct DeviceBarrier {
 };
 
 }  // namespace mscclpp
-
-#undef MSCCLPP_CHANNELS_MULTICAST

@@ -16,11 +16,35 @@
 
 namespace mscclpp {
 
-/// The reductions of an element type that switches support.
+/// The reductions of an element type that switches support: sums; minima and maxima; and whether all of them give the bits of other
+/// processors, whatever the order.
 template <typename T>
 struct OnSwitch {
-  static constexpr bool kAdds = false, kCompares = false;
+  static constexpr bool kAdds = false, kCompares = false, kIsExact = false;
 };
+
+/// Combines the elements of 16 bytes of several members in `A`, from the first to the last, and rounds once. `load` returns the bytes of a
+/// member. `kSkipsNan`: whether NaN counts only if all members have it.
+template <typename T, typename A, Reduction kOp, bool kSkipsNan = false, typename Load>
+DEV Vec16 combine_members(uint64_t members, const Load& load) {
+  constexpr uint32_t kCount = 16 / sizeof(T);
+  union {
+    Vec16 vec;
+    T e[kCount];
+  } to, from;
+  A acc[kCount] = {};
+  DEV_NO_UNROLL
+  for (uint64_t member = 0; member < members; ++member) {
+    from.vec = load(member);
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const A value = Via<T, A>::widen(from.e[i]);
+      if (member == 0 || (kSkipsNan && acc[i] != acc[i])) acc[i] = value;
+      else if (!kSkipsNan || value == value) acc[i] = combine_wrapping<kOp, A>(acc[i], value);
+    }
+  }
+  for (uint32_t i = 0; i < kCount; ++i) to.e[i] = Via<T, A>::narrow(acc[i]);
+  return to.vec;
+}
 
 #if !MSCCLPP_HAS_MULTICAST
 
@@ -32,29 +56,17 @@ DEV void fence_aliases() {}
 DEV void multicast_store16(char* at, const Vec16& v) { sim_multicast_store(at, &v, 16); }
 DEV void fence_aliases() {}
 
-/// Combines the values of all members at an address in `A`, in any order.
+/// Combines the values of all members at an address in `A`, in any order. Minima and maxima of floats skip NaN: what a switch returns for
+/// it is unspecified, so no caller may depend on it.
 template <typename T, typename A>
 struct OnSimulatedSwitch {
-  static constexpr bool kAdds = true, kCompares = sizeof(T) == sizeof(A) && !(static_cast<A>(0.5f) > static_cast<A>(0));
+  static constexpr bool kIsExact = !(static_cast<A>(0.5f) > static_cast<A>(0));
+  static constexpr bool kAdds = true, kCompares = kIsExact || sizeof(T) == 2;
   template <Reduction kOp>
   DEV static Vec16 load(const char* at) {
-    constexpr uint32_t kCount = 16 / sizeof(T);
     Vec16 members[kMaxMembers];
-    union {
-      Vec16 vec;
-      T e[kCount];
-    } to, from;
     const uint32_t count = sim_multicast_load(at, members, 16, kMaxMembers);
-    A acc[kCount];
-    for (uint32_t m = 0; m < count; ++m) {
-      from.vec = members[m];
-      for (uint32_t i = 0; i < kCount; ++i) {
-        const A value = Via<T, A>::widen(from.e[i]);
-        acc[i] = m == 0 ? value : combine_wrapping<kOp, A>(acc[i], value);
-      }
-    }
-    for (uint32_t i = 0; i < kCount; ++i) to.e[i] = count == 0 ? T{} : Via<T, A>::narrow(acc[i]);
-    return to.vec;
+    return combine_members<T, A, kOp, !kIsExact && kOp != Reduction::kSum>(count, [&](uint64_t member) { return members[member]; });
   }
   static constexpr uint32_t kMaxMembers = 64;
 };
@@ -87,25 +99,35 @@ DEV void multicast_store16(char* at, const Vec16& v) {
 /// order: between accesses of the same memory by its own address and by a multicast address.
 DEV void fence_aliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 
-/// Types of which one instruction loads 16 bytes.
-#define MSCCLPP_VECTOR_ON_SWITCH(T, ptx)                                        \
-  template <>                                                                   \
-  struct OnSwitch<T> {                                                          \
-    static constexpr bool kAdds = true, kCompares = false;                      \
-    template <Reduction kOp>                                                    \
-    DEV static Vec16 load(const char* at) {                                     \
-      Vec16 v;                                                                  \
-      asm volatile("multimem.ld_reduce.relaxed.sys.global.add" ptx " {%0, %1, %2, %3}, [%4];" \
-                   : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])     \
-                   : "l"(at)                                                    \
-                   : "memory");                                                 \
-      return v;                                                                 \
-    }                                                                           \
+/// Types of which one instruction loads 16 bytes. `compares`: whether there are instructions for minima and maxima.
+#define MSCCLPP_LOAD_VECTOR_ON_SWITCH(op, ptx)                              \
+  asm volatile("multimem.ld_reduce.relaxed.sys.global." op ptx " {%0, %1, %2, %3}, [%4];" \
+               : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])     \
+               : "l"(at)                                                    \
+               : "memory")
+#define MSCCLPP_VECTOR_ON_SWITCH(T, add, compare, compares)                                     \
+  template <>                                                                                   \
+  struct OnSwitch<T> {                                                                          \
+    static constexpr bool kAdds = true, kCompares = compares, kIsExact = false;                 \
+    template <Reduction kOp>                                                                    \
+    DEV static Vec16 load(const char* at) {                                                     \
+      Vec16 v;                                                                                  \
+      if constexpr (!compares || kOp == Reduction::kSum) {                                      \
+        MSCCLPP_LOAD_VECTOR_ON_SWITCH("add", add);                                              \
+      } else if constexpr (kOp == Reduction::kMin) {                                            \
+        MSCCLPP_LOAD_VECTOR_ON_SWITCH("min", compare);                                          \
+      } else {                                                                                  \
+        MSCCLPP_LOAD_VECTOR_ON_SWITCH("max", compare);                                          \
+      }                                                                                         \
+      return v;                                                                                 \
+    }                                                                                           \
   };
-MSCCLPP_VECTOR_ON_SWITCH(float, ".v4.f32")
-MSCCLPP_VECTOR_ON_SWITCH(F16, ".acc::f32.v4.f16x2")
-MSCCLPP_VECTOR_ON_SWITCH(BF16, ".acc::f32.v4.bf16x2")
+MSCCLPP_VECTOR_ON_SWITCH(F16, ".acc::f32.v4.f16x2", ".v4.f16x2", true)
+MSCCLPP_VECTOR_ON_SWITCH(BF16, ".acc::f32.v4.bf16x2", ".v4.bf16x2", true)
+// Has no minima and maxima, so the type of their instruction is not used.
+MSCCLPP_VECTOR_ON_SWITCH(float, ".v4.f32", ".v4.f32", false)
 #undef MSCCLPP_VECTOR_ON_SWITCH
+#undef MSCCLPP_LOAD_VECTOR_ON_SWITCH
 
 /// Types of which one instruction loads one element.
 #define MSCCLPP_LOAD_ON_SWITCH(op, type, reg, value, at) \
@@ -113,7 +135,7 @@ MSCCLPP_VECTOR_ON_SWITCH(BF16, ".acc::f32.v4.bf16x2")
 #define MSCCLPP_ELEMENT_ON_SWITCH(T, Register, add, type, reg, compares)                        \
   template <>                                                                                   \
   struct OnSwitch<T> {                                                                          \
-    static constexpr bool kAdds = true, kCompares = compares;                                   \
+    static constexpr bool kAdds = true, kCompares = compares, kIsExact = compares;              \
     template <Reduction kOp>                                                                    \
     DEV static Vec16 load(const char* at) {                                                     \
       union {                                                                                   \
@@ -137,7 +159,7 @@ MSCCLPP_ELEMENT_ON_SWITCH(int32_t, uint32_t, "u32", "s32", "r", true)
 MSCCLPP_ELEMENT_ON_SWITCH(uint32_t, uint32_t, "u32", "u32", "r", true)
 MSCCLPP_ELEMENT_ON_SWITCH(int64_t, uint64_t, "u64", "s64", "l", true)
 MSCCLPP_ELEMENT_ON_SWITCH(uint64_t, uint64_t, "u64", "u64", "l", true)
-// Has no minima and maxima, so the type of their instruction is not used.
+// The same holds here.
 MSCCLPP_ELEMENT_ON_SWITCH(double, double, "f64", "u64", "d", false)
 #undef MSCCLPP_ELEMENT_ON_SWITCH
 #undef MSCCLPP_LOAD_ON_SWITCH

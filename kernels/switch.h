@@ -1,25 +1,26 @@
 // Switch channels through multicast objects (`multicast.h`). Without a multicast object, and for reductions without an instruction,
 // the members' memories are read and written one by one (`reduce.h`, `copy.h`), as on every device before compute capability 9.0.
 //
-// The results of integers do not depend on the order, so switches compute their sums, minima and maxima. The order in which a
-// switch adds floats is unspecified: switches sum them only if the host allows it. Switches never compute minima and maxima of
-// floats, because the results for NaN and for the sign of zero are unspecified.
+// The results of integers do not depend on the order, so switches compute their sums, minima and maxima. Of floats the order of sums is
+// unspecified, and so are minima and maxima of NaN and of zeros that differ in their sign: switches reduce them only if the host allows it.
+// There are no instructions for minima and maxima of f32 and f64.
 #pragma once
 #include "spans.h"
 
 namespace mscclpp {
 
-/// Whether a switch may combine elements: integers always, sums of floats if the launch allows it. A switch does not sum floats
-/// whose accumulator type is wider than the switch's.
+/// Whether a switch may combine elements: integers always, floats if the launch allows it. A switch does not sum floats whose accumulator
+/// type is wider than the switch's.
 template <typename Arith>
 DEV bool switch_combines(const LaunchParams& launch, Reduction op) {
   using T = typename Arith::T;
   using A = typename Arith::A;
   using Switch = OnSwitch<T>;
   if constexpr (!Switch::kAdds) return false;
-  if constexpr (Switch::kCompares) return op != Reduction::kProd;
-  constexpr bool kWideEnough = sizeof(A) == sizeof(T) || (sizeof(T) == 2 && sizeof(A) == 4);
-  return kWideEnough && launch.float_sums_by_switch != 0 && (op == Reduction::kSum || op == Reduction::kAvg);
+  if constexpr (Switch::kIsExact) return op != Reduction::kProd;
+  if (launch.floats_by_switch == 0) return false;
+  if (op == Reduction::kSum || op == Reduction::kAvg) return sizeof(A) == sizeof(T) || (sizeof(T) == 2 && sizeof(A) == 4);
+  return Switch::kCompares && op != Reduction::kProd;
 }
 
 /// The multicast address of an operand that begins at an address; null if there is none. `group`: its group in the instruction.

@@ -111,25 +111,27 @@ static inline void store_plain(void* at, T value) {
   *static_cast<T*>(at) = value;
 }
 
-/// A packet is whole in 8 bytes: data and flag, twice. It orders more here than on a device: who has a packet may overwrite what
+/// A packet is whole in 8 bytes: data and flag; of 16 bytes, twice. It orders more here than on a device: who has a packet may overwrite what
 /// it was made of, since its value depends on that, which the sanitizer does not know. That plans take no more than this from
 /// packets is for the simulator to see, where plain stores come late.
 template <typename T>
 static inline T load_volatile(const void* at) {
+  constexpr int kWords = sizeof(T) / 8;
   union {
-    uint64_t words[2];
+    uint64_t words[kWords];
     T value;
   } u;
-  for (int i = 0; i < 2; ++i) u.words[i] = __atomic_load_n(static_cast<const uint64_t*>(at) + i, __ATOMIC_ACQUIRE);
+  for (int i = 0; i < kWords; ++i) u.words[i] = __atomic_load_n(static_cast<const uint64_t*>(at) + i, __ATOMIC_ACQUIRE);
   return u.value;
 }
 template <typename T>
 static inline void store_volatile(void* at, T value) {
+  constexpr int kWords = sizeof(T) / 8;
   union {
     T value;
-    uint64_t words[2];
+    uint64_t words[kWords];
   } u = {value};
-  for (int i = 0; i < 2; ++i) __atomic_store_n(static_cast<uint64_t*>(at) + i, u.words[i], __ATOMIC_RELEASE);
+  for (int i = 0; i < kWords; ++i) __atomic_store_n(static_cast<uint64_t*>(at) + i, u.words[i], __ATOMIC_RELEASE);
 }
 
 #include "sim/half.h"

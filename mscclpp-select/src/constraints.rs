@@ -6,10 +6,11 @@ use std::ops::RangeInclusive;
 use mscclpp_core::types::ReduceOp;
 
 use super::choice::Config;
-use super::order::{OrderPolicy, is_reduced_by_switches};
+use super::order::OrderPolicy;
 use super::request::{Backend, Bytes, Request};
 use mscclpp_algorithms::{BufferMode, OrderScope};
 use mscclpp_base::dtype::DataType;
+use mscclpp_base::numeric::{SwitchResult, switch_result};
 
 /// Constraints on requests. The default accepts every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +123,7 @@ pub enum Rejection {
     NoMulticast,
     /// Results may differ in the last bit between ranks, and the request requires equal bits.
     OrderVaries,
-    /// A switch sums floats, in an unspecified order, which the request does not allow.
+    /// A switch reduces floats, with bits that are unspecified, which the request does not allow.
     SwitchOrder,
     /// An element's bits depend on its place in the message, and the request requires one order.
     NotInRankOrder,
@@ -180,13 +181,16 @@ impl Constraints {
         if self.multicast && !request.multicast {
             return Err(Rejection::NoMulticast);
         }
-        if let (Some(OrderScope::Launches), Some(op)) = (self.order_varies_across, request.op)
-            && !is_reduced_by_switches(dtype, op)
-        {
-            return Err(Rejection::NotBySwitch { dtype, op });
-        }
-        if request.rounds() && !request.order.accepts(self.order_varies_across, ranks, nodes) {
-            return Err(match (self.order_varies_across, request.order) {
+        let scope = self.order_varies_across;
+        let depends_on_order = match request.op.filter(|_| scope == Some(OrderScope::Launches)) {
+            Some(op) => match switch_result(dtype, op) {
+                Some(result) => result == SwitchResult::Unspecified,
+                None => return Err(Rejection::NotBySwitch { dtype, op }),
+            },
+            None => request.rounds(),
+        };
+        if depends_on_order && !request.order.accepts(scope, ranks, nodes) {
+            return Err(match (scope, request.order) {
                 (Some(OrderScope::Launches), _) => Rejection::SwitchOrder,
                 (_, OrderPolicy::RankOrder) => Rejection::NotInRankOrder,
                 _ => Rejection::OrderVaries,
@@ -254,7 +258,7 @@ impl fmt::Display for Rejection {
                 f.write_str("rounds differently on different ranks, but the request requires equal bits")
             }
             Self::SwitchOrder => f.write_str(
-                "sums floats in the order of a switch, which the request does not allow: its order is not `in-switch`",
+                "reduces floats in a switch, which the request does not allow: its order is not `in-switch`",
             ),
             Self::NotInRankOrder => f.write_str(
                 "reduces elements in an order that depends on their place, but the request requires that of ranks",
@@ -316,13 +320,18 @@ mod tests {
     }
 
     #[test]
-    fn switches_sum_floats_only_if_the_request_allows_it() {
+    fn switches_reduce_floats_only_if_the_request_allows_it() {
         let by_switch = Constraints { order_varies_across: Some(OrderScope::Launches), ..Constraints::default() };
-        let request = |dtype, op| Request { op, ..Request::new(CollectiveKind::AllReduce, 4, dtype, 64) };
+        let request = |dtype, op| Request {
+            op,
+            order: OrderPolicy::SameOnAllRanks,
+            ..Request::new(CollectiveKind::AllReduce, 4, dtype, 64)
+        };
         for (dtype, op, expected) in [
             (DataType::I32, ReduceOp::Sum, Ok(())),
             (DataType::U64, ReduceOp::Max, Ok(())),
             (DataType::F32, ReduceOp::Sum, Err(Rejection::SwitchOrder)),
+            (DataType::BF16, ReduceOp::Min, Err(Rejection::SwitchOrder)),
             (DataType::F32, ReduceOp::Max, Err(Rejection::NotBySwitch { dtype: DataType::F32, op: ReduceOp::Max })),
             (DataType::I8, ReduceOp::Sum, Err(Rejection::NotBySwitch { dtype: DataType::I8, op: ReduceOp::Sum })),
         ] {
@@ -333,8 +342,10 @@ mod tests {
             (OrderPolicy::InSwitch, Ok(())),
             (OrderPolicy::RankOrder, Err(Rejection::SwitchOrder)),
         ] {
-            let sum = Request { order, ..request(DataType::BF16, Some(ReduceOp::Sum)) };
-            assert_eq!(by_switch.check_request(&sum), expected, "{order}");
+            for op in [ReduceOp::Sum, ReduceOp::Max] {
+                let call = Request { order, ..request(DataType::BF16, Some(op)) };
+                assert_eq!(by_switch.check_request(&call), expected, "{order} {op}");
+            }
         }
         assert_eq!(by_switch.check_request(&request(DataType::F16, None)), Ok(()));
     }

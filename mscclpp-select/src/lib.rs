@@ -40,8 +40,6 @@ pub use explain::{CandidateOutcome, Explanation, Outcome};
 pub use limits::LaunchLimits;
 pub use native::{Buffers, Call};
 pub use order::OrderPolicy;
-#[doc(hidden)]
-pub use order::is_reduced_by_switches;
 pub use plan_file::PlanFile;
 pub use registry::{Decision, Registry};
 pub use request::{Backend, CALLS, Request};

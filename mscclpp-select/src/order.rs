@@ -3,9 +3,6 @@
 use std::fmt;
 
 use mscclpp_algorithms::OrderScope;
-use mscclpp_core::types::ReduceOp;
-
-use mscclpp_base::dtype::DataType;
 
 /// What a request demands of the order of reduction, the weakest demand first. It matters where results round: for sums,
 /// products and averages of floats.
@@ -66,17 +63,6 @@ impl OrderPolicy {
 impl fmt::Display for OrderPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-/// Returns whether switches reduce a type: integers other than products, exactly; sums of floats of 16 bits and more. They
-/// do not compute minima and maxima of floats.
-pub fn is_reduced_by_switches(dtype: DataType, op: ReduceOp) -> bool {
-    use DataType::*;
-    match dtype {
-        I32 | U32 | I64 | U64 => op != ReduceOp::Prod,
-        F32 | F64 | F16 | BF16 => matches!(op, ReduceOp::Sum | ReduceOp::Avg),
-        _ => false,
     }
 }
 

@@ -8,10 +8,12 @@
 mod block;
 mod number;
 mod small;
+mod switch;
 
 pub use block::{Accumulator, LINE, LINES, Line, Tile, zeroed};
 pub use number::{MAX, MIN, Number, PROD, SUM, combine};
 pub use small::Via;
+pub use switch::{SwitchResult, switch_result};
 
 use std::fmt;
 

@@ -88,10 +88,11 @@ pub struct Options {
     pub scratch_pool: u64,
     /// Whether switch channels go through multicast objects where these are available. Results do not depend on it.
     pub multicast: bool,
-    /// Whether switches may sum floats, in an unspecified order: then sums may differ in their last bits from those of
-    /// the CPU executor and from one launch to the next, and sums of a narrow float are rounded once. Without it
-    /// switches sum integers only, and stores of floats still go to all members at once.
-    pub in_switch_float_sums: bool,
+    /// Whether switches may reduce floats. Sums are in an unspecified order: they may differ in their last bits from those of
+    /// the CPU executor and from one launch to the next, and sums of a narrow float are rounded once. Of minima and maxima of
+    /// f16 and bf16 (there are none of other floats) NaN and the sign of zero are unspecified. Without it switches
+    /// reduce integers only, and stores of floats still go to all members at once.
+    pub in_switch_floats: bool,
 }
 
 /// Settings for preparing a plan.
@@ -101,19 +102,13 @@ pub struct PrepareOptions {
     /// Whether to generate and compile a kernel for this plan, type and reduction. Where that is not possible the plan
     /// is interpreted, with the same results.
     pub specialize: bool,
-    /// Whether switches may sum floats, as [`Options::in_switch_float_sums`] allows it for all plans.
-    pub in_switch_float_sums: bool,
+    /// Whether switches may reduce floats, as [`Options::in_switch_floats`] allows it for all plans.
+    pub in_switch_floats: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            timeout: None,
-            scratch_limit: 1 << 36,
-            scratch_pool: 1 << 26,
-            multicast: true,
-            in_switch_float_sums: false,
-        }
+        Self { timeout: None, scratch_limit: 1 << 36, scratch_pool: 1 << 26, multicast: true, in_switch_floats: false }
     }
 }
 
@@ -142,10 +137,10 @@ impl Options {
         Self { multicast, ..self }
     }
 
-    /// Returns these options with sums of floats by switches allowed or not.
+    /// Returns these options with reductions of floats by switches allowed or not.
     #[must_use]
-    pub const fn in_switch_float_sums(self, in_switch_float_sums: bool) -> Self {
-        Self { in_switch_float_sums, ..self }
+    pub const fn in_switch_floats(self, in_switch_floats: bool) -> Self {
+        Self { in_switch_floats, ..self }
     }
 }
 
@@ -156,10 +151,10 @@ impl PrepareOptions {
         Self { specialize, ..self }
     }
 
-    /// Returns these options with sums of floats by switches allowed or not.
+    /// Returns these options with reductions of floats by switches allowed or not.
     #[must_use]
-    pub fn in_switch_float_sums(self, in_switch_float_sums: bool) -> Self {
-        Self { in_switch_float_sums, ..self }
+    pub fn in_switch_floats(self, in_switch_floats: bool) -> Self {
+        Self { in_switch_floats, ..self }
     }
 }
 

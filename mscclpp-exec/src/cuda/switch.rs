@@ -10,7 +10,7 @@ use super::tables::switch_opcode;
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::program::{Instr, Operand, ResolvedPlan, Space};
-use mscclpp_base::numeric::AccumType;
+use mscclpp_base::numeric::{AccumType, SwitchResult, switch_result};
 
 /// How the members of a switch channel reach one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct SwitchPath {
     /// The buffer that the channel is over.
     pub buffer: BufferKind,
     /// `Ok` if stores go to all members at once, by multicast addresses, and so do loads for which the switch's result
-    /// is bitwise equal or that [`Options::in_switch_float_sums`](super::Options::in_switch_float_sums) allows.
+    /// is bitwise equal or that [`Options::in_switch_floats`](super::Options::in_switch_floats) allows.
     /// Otherwise the reason why the members' memories are read and written one by one.
     pub path: Result<(), MulticastUnavailable>,
 }
@@ -243,35 +243,12 @@ impl Multicasts {
     }
 }
 
-/// Returns whether a switch performs a reduction, as in `kernels/switch.h`.
-pub(super) fn combines(dtype: DataType, accumulate: AccumType, op: ReduceOp, float_sums: bool) -> bool {
-    use DataType::*;
-    match dtype {
-        I32 | U32 | I64 | U64 => op != ReduceOp::Prod,
-        F32 | F64 | F16 | BF16 => {
-            let wide_enough = match accumulate {
-                AccumType::Native => true,
-                AccumType::F32 => dtype != F64,
-                AccumType::F64 => dtype == F64,
-            };
-            float_sums && wide_enough && matches!(op, ReduceOp::Sum | ReduceOp::Avg)
-        }
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mscclpp_select::is_reduced_by_switches;
-
-    #[test]
-    fn selection_expects_of_switches_what_they_do() {
-        for &dtype in DataType::ALL {
-            for op in ReduceOp::ALL {
-                let does = combines(dtype, AccumType::Native, op, true);
-                assert_eq!(is_reduced_by_switches(dtype, op), does, "{dtype} {op}");
-            }
-        }
+/// Returns whether a switch performs a reduction, as in `kernels/switch.h`. `floats`: whether its results for floats are accepted.
+pub(super) fn combines(dtype: DataType, accumulate: AccumType, op: ReduceOp, floats: bool) -> bool {
+    let is_wide_enough = accumulate != AccumType::F64 || dtype == DataType::F64;
+    match switch_result(dtype, op) {
+        Some(SwitchResult::Exact) => true,
+        Some(SwitchResult::Unspecified) => floats && (is_wide_enough || matches!(op, ReduceOp::Min | ReduceOp::Max)),
+        None => false,
     }
 }

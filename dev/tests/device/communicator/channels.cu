@@ -54,17 +54,21 @@ KERNEL(256) by_get(KERNEL_PARAM Gather a) {
 }
 
 /// The packets of all ranks follow the data.
-KERNEL(256) by_packets(KERNEL_PARAM Gather a) {
+template <typename Packet>
+DEV void gather_by_packets(const Gather& a) {
   const uint64_t packets = (a.ranks * a.bytes + 15) / 16 * 16;
   for (uint32_t peer = 0; peer < a.ranks; ++peer) {
     if (peer == a.rank) continue;
-    a.memory[peer].put_packets(packets + 2 * a.rank * a.bytes, a.rank * a.bytes, a.bytes, a.flag, thread_of_all(), threads_of_all());
+    a.memory[peer].put_packets<Packet>(packets + 2 * a.rank * a.bytes, a.rank * a.bytes, a.bytes, a.flag, thread_of_all(), threads_of_all());
   }
   for (uint32_t peer = 0; peer < a.ranks; ++peer) {
     if (peer == a.rank) continue;
-    if (!a.memory[peer].unpack_packets(packets + 2 * peer * a.bytes, peer * a.bytes, a.bytes, a.flag, thread_of_all(), threads_of_all())) return;
+    if (!a.memory[peer].unpack_packets<Packet>(packets + 2 * peer * a.bytes, peer * a.bytes, a.bytes, a.flag, thread_of_all(), threads_of_all())) return;
   }
 }
+
+KERNEL(256) by_packets(KERNEL_PARAM Gather a) { gather_by_packets<mscclpp::LL16>(a); }
+KERNEL(256) by_short_packets(KERNEL_PARAM Gather a) { gather_by_packets<mscclpp::LL8>(a); }
 
 /// More requests than the queue has slots, then one with a signal.
 KERNEL(256) by_port(KERNEL_PARAM Gather a) {
@@ -94,13 +98,33 @@ KERNEL(256) by_broadcast(KERNEL_PARAM Gather a) {
   meet(a);
 }
 
-/// Each rank adds one of the parts of all ranks, and stores the sums in the memory of all.
-KERNEL(256) by_sum(KERNEL_PARAM Gather a) {
+template <typename T, mscclpp::Reduction kOp>
+DEV void reduce_at(const Gather& a, uint64_t at) {
+  a.all.broadcast(at, a.all.reduce<T, kOp>(at));
+}
+
+/// Each rank reduces one of the parts of all ranks, as the flag states, and stores the results in the memory of all.
+KERNEL(256) by_reduction(KERNEL_PARAM Gather a) {
+  using mscclpp::Reduction;
   if (!meet(a)) return;
   a.all.fence();
   for (uint64_t i = 16 * static_cast<uint64_t>(thread_of_all()); i < a.bytes; i += 16 * static_cast<uint64_t>(threads_of_all())) {
     const uint64_t at = a.rank * a.bytes + i;
-    a.all.broadcast(at, a.flag == 0 ? a.all.reduce<float>(at) : a.all.reduce<uint32_t>(at));
+    switch (a.flag) {
+      case 0: reduce_at<uint32_t, Reduction::kSum>(a, at); break;
+      case 1: reduce_at<int32_t, Reduction::kMin>(a, at); break;
+      case 2: reduce_at<uint32_t, Reduction::kMax>(a, at); break;
+      case 3: reduce_at<float, Reduction::kSum>(a, at); break;
+      case 4: reduce_at<float, Reduction::kMax>(a, at); break;
+      case 5: reduce_at<F16, Reduction::kSum>(a, at); break;
+      case 6: reduce_at<F16, Reduction::kMin>(a, at); break;
+      case 7: reduce_at<BF16, Reduction::kSum>(a, at); break;
+      case 8: reduce_at<BF16, Reduction::kMax>(a, at); break;
+      case 9: reduce_at<int64_t, Reduction::kMax>(a, at); break;
+      case 10: reduce_at<uint64_t, Reduction::kSum>(a, at); break;
+      case 11: reduce_at<double, Reduction::kSum>(a, at); break;
+      case 12: reduce_at<double, Reduction::kMin>(a, at); break;
+    }
   }
   a.all.fence();
   meet(a);
@@ -136,7 +160,8 @@ SIM_KERNEL(wait_for_port, Gather)
 SIM_KERNEL(by_put, Gather)
 SIM_KERNEL(by_get, Gather)
 SIM_KERNEL(by_packets, Gather)
+SIM_KERNEL(by_short_packets, Gather)
 SIM_KERNEL(by_port, Gather)
 SIM_KERNEL(by_broadcast, Gather)
-SIM_KERNEL(by_sum, Gather)
+SIM_KERNEL(by_reduction, Gather)
 SIM_KERNEL(wait_alone, Gather)

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use half::{bf16, f16};
 use libtest_mimic::Failed;
 use mscclpp_communicator::Communicator;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::channels::{
     ChannelError, ChannelOptions, Channels, DeviceBarrier, DeviceMemoryChannel, DevicePortChannel, DeviceSwitchChannel,
@@ -11,7 +13,7 @@ use mscclpp_exec::cuda::channels::{
 use mscclpp_exec::cuda::jit::{Cache, Module, Source};
 use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
 use mscclpp_exec::error::ErrorKind;
-use mscclpp_exec::{Element, Error};
+use mscclpp_exec::{DataType, Element, Error};
 
 use super::{Rank, failure, group_options, in_threads};
 use crate::CACHE;
@@ -91,9 +93,16 @@ pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
         // Packets take twice the bytes.
         let memory = comm.on(&stream).alloc::<u32>(3 * all + 4)?;
         let mut channels = comm.on(&stream).channels(memory, options())?;
-        for (number, kernel) in
-            (1..).zip(["by_put", "by_get", "by_packets", "by_port", "by_broadcast", "by_put", "by_port"])
-        {
+        for (number, kernel) in (1..).zip([
+            "by_put",
+            "by_get",
+            "by_packets",
+            "by_port",
+            "by_short_packets",
+            "by_broadcast",
+            "by_put",
+            "by_port",
+        ]) {
             let multiple = match kernel {
                 "by_packets" => 2,
                 "by_broadcast" => 4,
@@ -118,13 +127,41 @@ pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
             }
         }
         comm.barrier()?;
-        sums(comm, &mut channels, &module, &stream, len / 4 * 4)?;
+        reductions(comm, &mut channels, &module, &stream, len / 4 * 4)?;
     }
     Ok(())
 }
 
-/// Sums the elements of all ranks by the switch channel, as integers and as floats.
-fn sums(
+/// The reductions of `by_reduction`, by flag.
+const REDUCTIONS: [(DataType, ReduceOp); 13] = [
+    (DataType::U32, ReduceOp::Sum),
+    (DataType::I32, ReduceOp::Min),
+    (DataType::U32, ReduceOp::Max),
+    (DataType::F32, ReduceOp::Sum),
+    (DataType::F32, ReduceOp::Max),
+    (DataType::F16, ReduceOp::Sum),
+    (DataType::F16, ReduceOp::Min),
+    (DataType::BF16, ReduceOp::Sum),
+    (DataType::BF16, ReduceOp::Max),
+    (DataType::I64, ReduceOp::Max),
+    (DataType::U64, ReduceOp::Sum),
+    (DataType::F64, ReduceOp::Sum),
+    (DataType::F64, ReduceOp::Min),
+];
+
+/// Returns the bytes of a small integer in a type.
+fn bytes_of(dtype: DataType, value: i64) -> Vec<u8> {
+    match dtype {
+        DataType::F16 => f16::from_f64(value as f64).to_le_bytes().to_vec(),
+        DataType::BF16 => bf16::from_f64(value as f64).to_le_bytes().to_vec(),
+        DataType::F32 => (value as f32).to_le_bytes().to_vec(),
+        DataType::F64 => (value as f64).to_le_bytes().to_vec(),
+        _ => value.to_le_bytes()[..dtype.size()].to_vec(),
+    }
+}
+
+/// Reduces the elements of all ranks by the switch channel: small integers in every type, so that sums are exact in any order.
+fn reductions(
     comm: &Communicator,
     channels: &mut Channels<u32>,
     module: &Module,
@@ -133,17 +170,34 @@ fn sums(
 ) -> Result<(), Failed> {
     let (rank, ranks) = (comm.rank(), comm.num_ranks());
     let (all, total) = (len * ranks as usize, channels.local().len());
-    for is_integer in [true, false] {
-        let bits = |value: u32| if is_integer { value } else { (value as f32).to_bits() };
-        let own: Vec<u32> = (0..total).map(|at| bits(element(rank, at))).collect();
+    for (flag, (dtype, op)) in (0..).zip(REDUCTIONS) {
+        // Only what every type has.
+        let lowest = if matches!(dtype, DataType::U32 | DataType::U64) { 0 } else { -10 };
+        let value = |rank: u32, at: usize| (at as i64 * 5 + i64::from(rank) * 17) % 31 + lowest;
+        let words = |value: &dyn Fn(usize) -> i64, words: usize| -> Vec<u32> {
+            let bytes: Vec<u8> = (0..4 * words / dtype.size()).flat_map(|at| bytes_of(dtype, value(at))).collect();
+            bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+        };
+        let mut own = words(&|at| value(rank, at), total);
+        own.resize(total, 0);
         channels.local_mut().write(&own)?;
         comm.barrier()?;
-        Gather::new(comm, channels, 4 * len as u64, u32::from(is_integer))?.launch(module, "by_sum", stream)?;
+        Gather::new(comm, channels, 4 * len as u64, flag)?.launch(module, "by_reduction", stream)?;
         channels.synchronize(stream)?;
         let found = channels.local().to_vec()?;
-        let expected: Vec<u32> = (0..all).map(|at| bits((0..ranks).map(|rank| element(rank, at)).sum())).collect();
+        let reduced = |at: usize| {
+            let values = (0..ranks).map(|rank| value(rank, at));
+            match op {
+                ReduceOp::Min => values.min(),
+                ReduceOp::Max => values.max(),
+                _ => Some(values.sum()),
+            }
+            .unwrap_or_default()
+        };
+        let expected = words(&reduced, all);
         if found[..all] != expected {
-            return Err(format!("sums of {len} elements: {:?}, expected {expected:?}", &found[..all]).into());
+            let what = format!("{op} of {len} words of {dtype}");
+            return Err(format!("{what}: {:?}, expected {expected:?}", &found[..all]).into());
         }
         comm.barrier()?;
     }

@@ -16,7 +16,7 @@ pub(super) fn is_found(bug: &'static str) -> Result<(), Failed> {
     some_seed_finds(bug, |seed| {
         let patience = Duration::from_secs(2);
         let machine_options = Options { bug: Some(bug), patience, ..options(seed, counts()) };
-        let asked = cuda::Options::default().in_switch_float_sums(true);
+        let asked = cuda::Options::default().in_switch_floats(true);
         let world = world_on(&[0, 1, 2], machine_options, asked)?;
         for name in ALGORITHMS {
             for count in [3 * 1024, 3 * 1024 + 3] {

@@ -29,7 +29,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("buffers_of_another_plan", objects::buffers_of_another_plan),
         ("shipped_algorithms", results::shipped_algorithms),
         ("types_and_operations", results::types_and_operations),
-        ("sums_of_floats", results::sums_of_floats),
+        ("reductions_of_floats", results::reductions_of_floats),
         ("any_length", results::any_length),
         ("reduced_without_broadcast", results::reduced_without_broadcast),
         ("memory_at_any_offset", objects::memory_at_any_offset),

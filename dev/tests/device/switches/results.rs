@@ -65,10 +65,10 @@ pub(super) fn types_and_operations(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Floats that the switch sums, if that is enabled: as close to the true sum as the CPU executor's.
-pub(super) fn sums_of_floats(seed: u64) -> Result<(), Failed> {
+/// Floats that the switch reduces, if that is enabled: sums as close to the true sum as the CPU executor's, minima and maxima with its bits.
+pub(super) fn reductions_of_floats(seed: u64) -> Result<(), Failed> {
     let counts = counts();
-    let asked = cuda::Options::default().in_switch_float_sums(true);
+    let asked = cuda::Options::default().in_switch_floats(true);
     let world = world_on(&[0, 1, 2, 3], options(seed, counts), asked)?;
     let plan = shipped("allreduce_switch", 4)?;
     for (dtype, accumulate, summed) in [
@@ -83,7 +83,7 @@ pub(super) fn sums_of_floats(seed: u64) -> Result<(), Failed> {
         (DataType::BF16, AccumType::F64, false),
         (DataType::F8E4M3, AccumType::Native, false),
     ] {
-        for op in [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max] {
+        for op in [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Min, ReduceOp::Max] {
             for pattern in [Pattern::Exact, Pattern::Real] {
                 let message = Message::new(dtype, 4 * 128 + 3).op(op).accumulate(accumulate).any_size();
                 let place = format!("{dtype} {op} in {accumulate}, {pattern:?}");
@@ -97,12 +97,18 @@ pub(super) fn sums_of_floats(seed: u64) -> Result<(), Failed> {
                 }
                 run.launch_buffers(&mut buffers, &stream)?;
                 run.synchronize(&stream)?;
+                let compares = matches!(op, ReduceOp::Min | ReduceOp::Max);
+                if compares {
+                    cpu::Executor::new(4).prepare(&plan, message)?.launch_buffers(&mut expected)?;
+                }
                 for rank in 0..4 {
+                    let of_cpu = expected.output(rank).to_vec();
                     buffers.read_output(rank, expected.output_mut(rank))?;
+                    assert!(!compares || of_cpu == expected.output(rank), "{place}: other bits on rank {rank}");
                 }
                 let report = verifier.check(&expected);
                 assert!(report.is_correct() && !report.is_unverified(), "{place}: {report:?}");
-                let by_switch = summed && op != ReduceOp::Max;
+                let by_switch = if compares { dtype.size() == 2 } else { summed };
                 assert_eq!(taken(counts).0 > 0, by_switch, "{place}");
             }
         }

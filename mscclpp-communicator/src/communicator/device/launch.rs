@@ -452,7 +452,7 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number
     let Decision { algorithm, decided_by, .. } = decision;
     let prepared = match plan {
         Some(plan) => {
-            let options = PrepareOptions::default().in_switch_float_sums(request.order <= OrderPolicy::InSwitch);
+            let options = PrepareOptions::default().in_switch_floats(request.order <= OrderPolicy::InSwitch);
             let mut plan = executor.prepare_with_options(&plan, request.message(), call.kernels.options(options))?;
             call.kernels.start(&mut plan);
             Prepared::Plan(Box::new(BoundPlan { bindings: Vec::new(), retired: Vec::new(), staged: None, plan }))

@@ -281,8 +281,8 @@ mscclpp_core::device_opcodes! { abi! {
             system_scope: u32,
             /// The `Reduction` that replaces those of operations, or `PLAN_REDUCTIONS`.
             reduce: u32,
-            /// Not 0: switches may sum floats, in an unspecified order.
-            float_sums_by_switch: u32,
+            /// Not 0: switches may reduce floats.
+            floats_by_switch: u32,
             reserved: u32,
             /// For each multicast group of the device, the distances from the input and from the output of the first member that
             /// operations name to the multicast address of the same bytes; 0: there is none.

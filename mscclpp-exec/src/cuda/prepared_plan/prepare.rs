@@ -115,10 +115,10 @@ impl PreparedPlan {
         launch.input = view(Space::Input);
         launch.output = view(Space::Output);
         launch.divisor = program.shape.ranks.max(1);
-        let float_sums = world.options.in_switch_float_sums || prepare.in_switch_float_sums;
-        let constants = Constants::new(program, &params, float_sums);
+        let switch_floats = world.options.in_switch_floats || prepare.in_switch_floats;
+        let constants = Constants::new(program, &params, switch_floats);
         launch.reduce = constants.reduce.map_or(abi::PLAN_REDUCTIONS, |reduction| reduction.0.into());
-        launch.float_sums_by_switch = u32::from(float_sums);
+        launch.floats_by_switch = u32::from(switch_floats);
         // Either all devices use specialized kernels or none does.
         let write = |part: &plan_state::DevicePlanState| {
             Ok(part.specialized.kernel(&part.device, program, &context.groups, constants)?.handle)

@@ -120,9 +120,9 @@ pub(super) struct Constants {
 }
 
 impl Constants {
-    pub(super) fn new(program: &ResolvedPlan, params: &Params, float_sums: bool) -> Self {
+    pub(super) fn new(program: &ResolvedPlan, params: &Params, switch_floats: bool) -> Self {
         let Message { dtype, accumulate, .. } = params.message;
-        let combines = params.reduction.is_some_and(|op| switch::combines(dtype, accumulate, op, float_sums));
+        let combines = params.reduction.is_some_and(|op| switch::combines(dtype, accumulate, op, switch_floats));
         let reduce = match (program.reductions, params.reduction) {
             (Reductions::Generic, Some(op)) => Some(op.into()),
             _ => None,
