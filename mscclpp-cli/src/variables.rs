@@ -6,7 +6,7 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 37] = [
+const KNOWN: [&str; 38] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
@@ -16,6 +16,7 @@ const KNOWN: [&str; 37] = [
     "DUMP_DIR",
     "DUMP_SIGNAL",
     "FIRST_TRANSFER_WAIT",
+    "FORCE_DISABLE_NVLS",
     "HEARTBEAT_TIMEOUT",
     "HOSTILE",
     "HOSTID",

@@ -210,11 +210,19 @@ fn order_is_that_of_the_process_and_of_the_communicator_that_was_divided() {
     defaults::set_order_policy(Some(OrderPolicy::RankOrder));
     on_ranks(2, |comm| {
         assert_eq!(comm.order_policy(), OrderPolicy::RankOrder);
-        comm.set_order_policy(OrderPolicy::InSwitch);
+        comm.set_order_policy(OrderPolicy::SameOnAllRanks);
         let part = comm.split(Some(0), comm.rank()).expect("all ranks").expect("a part");
         let of_list = comm.subgroup(&[0, 1]).expect("all ranks").expect("a part");
-        assert_eq!([part.order_policy(), of_list.order_policy()], [OrderPolicy::InSwitch; 2]);
+        assert_eq!([part.order_policy(), of_list.order_policy()], [OrderPolicy::SameOnAllRanks; 2]);
     });
     defaults::set_order_policy(None);
-    on_ranks(2, |comm| assert_eq!(comm.order_policy(), OrderPolicy::SameOnAllRanks));
+    on_ranks(2, |comm| {
+        assert_eq!(comm.order_policy(), OrderPolicy::InSwitch);
+        assert_eq!(comm.with_order_at_least(OrderPolicy::SameOnAllRanks).order_policy(), OrderPolicy::SameOnAllRanks);
+        assert_eq!(comm.with_order_at_least(OrderPolicy::Any).order_policy(), OrderPolicy::InSwitch);
+        // An order that only one rank demands is an error of all, which names both.
+        let least = if comm.rank() == 0 { OrderPolicy::Any } else { OrderPolicy::RankOrder };
+        let error = reduce(&comm.with_order_at_least(least)).expect_err("ranks differ").to_string();
+        assert!(error.contains("in-switch") && error.contains("rank-order"), "{error}");
+    });
 }

@@ -100,9 +100,9 @@ typedef const char* (*mscclppKernels_t)(const mscclppLaunch_t* launch, void* use
  * sends to them. All ranks must register the same names. */
 mscclppResult_t mscclppRegisterKernels(const char* name, const char* collective, mscclppKernels_t launch, void* user);
 
-/* Sets what calls demand of the order of reduction, as MSCCLPP_ORDER does: any, in-switch, same-on-all-ranks, rank-order; null for what the
- * environment states. For communicators that are created afterwards; for one, or for all that are created if `comm` is null. Parts of a
- * communicator have its order. */
+/* Sets what calls demand of the order of reduction, as MSCCLPP_ORDER does: any, in-switch (the default), same-on-all-ranks (equal bits in every
+ * run), rank-order; null for what the environment states. For communicators that are created afterwards; for one, or for all that are created if
+ * `comm` is null. Parts of a communicator have its order. */
 mscclppResult_t mscclppSetOrder(const char* order);
 mscclppResult_t mscclppCommSetOrder(struct ncclComm* comm, const char* order);
 

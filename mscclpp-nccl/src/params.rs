@@ -14,14 +14,16 @@ pub(crate) struct Key(*const c_char);
 unsafe impl Sync for Key {}
 
 /// Variables of this library and of the jobs and executors below it.
-const KEYS: [&CStr; 20] = [
+const KEYS: [&CStr; 22] = [
     c"NCCL_DEBUG",
     c"NCCL_DEBUG_FILE",
+    c"NCCL_NVLS_ENABLE",
     c"NCCL_PROFILER_PLUGIN",
     c"MSCCLPP_NCCL_VERSION",
     c"MSCCLPP_NCCL_LIB_PATH",
     c"MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION",
     c"MSCCLPP_ORDER",
+    c"MSCCLPP_FORCE_DISABLE_NVLS",
     c"MSCCLPP_PLANS",
     c"MSCCLPP_PLANS_STRICT",
     c"MSCCLPP_CACHE_DIR",

@@ -83,6 +83,7 @@ const MAJOR_VERSION: u32 = 1;
 
 struct Tensors {
     class: Py<PyAny>,
+    is_deterministic: Py<PyAny>,
     table: &'static ExchangeTable,
 }
 
@@ -93,11 +94,17 @@ unsafe impl Sync for Tensors {}
 
 static TENSORS: OnceLock<Tensors> = OnceLock::new();
 
-/// Sets the class of tensors, which has the attribute `__dlpack_c_exchange_api__`. Later calls change nothing.
+/// Returns whether PyTorch is set to deterministic algorithms.
+pub(crate) fn is_deterministic(py: Python<'_>) -> PyResult<bool> {
+    TENSORS.get().map_or(Ok(false), |tensors| tensors.is_deterministic.call0(py)?.is_truthy(py))
+}
+
+/// Sets the class of tensors, which has the attribute `__dlpack_c_exchange_api__`, and the function that returns whether PyTorch is set to
+/// deterministic algorithms. Later calls change nothing.
 ///
 /// Raises `TypeError` for a class without the attribute, `RuntimeError` for another major version of DLPack than 1.
 #[pyfunction]
-pub(crate) fn use_tensors(class: &Bound<'_, PyAny>) -> PyResult<()> {
+pub(crate) fn use_tensors(class: &Bound<'_, PyAny>, is_deterministic: &Bound<'_, PyAny>) -> PyResult<()> {
     let capsule = class.getattr("__dlpack_c_exchange_api__")?;
     let capsule = capsule.cast::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(CAPSULE))?;
@@ -110,7 +117,10 @@ pub(crate) fn use_tensors(class: &Bound<'_, PyAny>) -> PyResult<()> {
             table.major, table.minor
         )));
     }
-    TENSORS.get_or_init(|| Tensors { class: class.clone().unbind(), table });
+    TENSORS.get_or_init(|| {
+        let (class, is_deterministic) = (class.clone().unbind(), is_deterministic.clone().unbind());
+        Tensors { class, is_deterministic, table }
+    });
     Ok(())
 }
 

@@ -11,11 +11,13 @@ use mscclpp_algorithms::OrderScope;
 pub enum OrderPolicy {
     /// Any order, also that of a switch. Ranks may get different bits.
     Any,
-    /// All ranks get the same bits. A switch may sum, in an unspecified order that may differ from launch to launch.
+    /// All ranks get the same bits. A switch may reduce: sums of floats in an unspecified order that may differ from launch to launch,
+    /// minima and maxima of f16 and bf16 without a rule for NaN and the sign of zero. Where there is no switch this is
+    /// [`SameOnAllRanks`](Self::SameOnAllRanks).
+    #[default]
     InSwitch,
     /// All ranks get the same bits, and equal calls give equal bits. An element's bits may depend on its place in the
     /// message, on the size of the message and on whether the call is in place.
-    #[default]
     SameOnAllRanks,
     /// Every element is reduced in the order of ranks, whatever its place in the message, the size of the message, and
     /// whether the call is in place. An element's bits depend on the ranks' elements only, as results that may not depend

@@ -8,7 +8,7 @@ use mscclpp_core::types::ReduceOp;
 
 use super::order::OrderPolicy;
 use mscclpp_base::dtype::{DataType, ElementName, ElementType};
-use mscclpp_base::message::Message;
+use mscclpp_base::message::{Message, PacketType};
 
 /// A call of a collective, as input of the selection of an algorithm.
 ///
@@ -56,6 +56,8 @@ pub struct Request {
     pub multicast: bool,
     /// The demand on the order of reduction, where rounding depends on it.
     pub order: OrderPolicy,
+    /// The packets of plans that use packets. The selection does not depend on it.
+    pub packet: PacketType,
     /// The backend that runs the plan.
     pub backend: Backend,
     /// Whether all ranks are agents of one launch, which share its threads: a [`cpu::Executor`](mscclpp_exec::cpu::Executor).
@@ -109,7 +111,7 @@ impl fmt::Display for Backend {
 
 impl Request {
     /// Creates a request out of place on one node, with unregistered buffers, on the CPU; a reducing one sums. All
-    /// ranks must get the same bits.
+    /// ranks must get the same bits, and a switch may sum.
     pub const fn new(collective: CollectiveKind, num_ranks: u32, dtype: DataType, bytes: u64) -> Self {
         Self {
             collective,
@@ -125,7 +127,8 @@ impl Request {
             registered: false,
             alignment: dtype.size() as u32,
             multicast: false,
-            order: OrderPolicy::SameOnAllRanks,
+            order: OrderPolicy::InSwitch,
+            packet: PacketType::LL16,
             backend: Backend::Cpu,
             virtual_ranks: false,
         }
@@ -149,7 +152,7 @@ impl Request {
     #[doc(hidden)]
     pub fn message(&self) -> Message {
         let mut message = Message::new(self.dtype, self.bytes / self.dtype.size() as u64);
-        message.op = self.op;
+        (message.op, message.packet) = (self.op, self.packet);
         message
     }
 
@@ -193,6 +196,8 @@ pub const CALLS: [(&str, CollectiveKind); 7] = [
     ("send_recv", CollectiveKind::SendRecv),
 ];
 
+/// In the alternate form reductions of floats on devices with switches always have their order: ranks that demand different ones, which get
+/// different plans there, read both.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { collective, num_ranks: ranks, .. } = self;
@@ -207,8 +212,12 @@ impl fmt::Display for Request {
         if self.registered {
             f.write_str(", registered")?;
         }
-        if self.order != OrderPolicy::default() {
+        let may_differ = f.alternate() && self.multicast && self.op.is_some() && !self.dtype.is_integer();
+        if self.order != OrderPolicy::default() || may_differ {
             write!(f, ", order {}", self.order)?;
+        }
+        if self.packet != PacketType::default() {
+            write!(f, ", packets {:?}", self.packet)?;
         }
         let plural = |n: u32| if n == 1 { "" } else { "s" };
         write!(f, ", {ranks} rank{} on ", plural(*ranks))?;

@@ -246,17 +246,31 @@ fn devices_use_switches_where_there_are_any_and_the_order_allows_it() {
         assert_eq!(chosen(reduce(1 << 16)), "allreduce_switch_packets");
         assert_eq!(chosen(Request { num_ranks: 72, ranks_per_node: 72, ..reduce(1 << 16) }), "allreduce_packets");
         let large = reduce(1 << 24);
-        assert_eq!(chosen(large), "allreduce_all_pairs");
-        for order in [OrderPolicy::Any, OrderPolicy::InSwitch] {
-            assert_eq!(chosen(Request { order, ..large }), "allreduce_switch");
-            assert_eq!(chosen(Request { order, multicast: false, ..large }), "allreduce_all_pairs");
+        let same = OrderPolicy::SameOnAllRanks;
+        assert_eq!(chosen(large), "allreduce_switch");
+        for (order, expected) in [
+            (OrderPolicy::Any, "allreduce_switch"),
+            (same, "allreduce_all_pairs"),
+            (OrderPolicy::RankOrder, "allreduce_rank_order"),
+        ] {
+            assert_eq!(chosen(Request { order, ..large }), expected, "{order}");
         }
-        assert_eq!(chosen(Request { dtype: DataType::I32, ..large }), "allreduce_switch");
-        assert_eq!(chosen(Request { op: Some(ReduceOp::Max), ..large }), "allreduce_all_pairs");
+        for order in [OrderPolicy::Any, OrderPolicy::InSwitch, same] {
+            assert_eq!(chosen(Request { order, multicast: false, ..large }), "allreduce_all_pairs", "{order}");
+            assert_eq!(chosen(Request { order, dtype: DataType::I32, ..large }), "allreduce_switch", "{order}");
+            assert_eq!(chosen(Request { order, op: Some(ReduceOp::Max), ..large }), "allreduce_all_pairs", "{order}");
+        }
+        // There are instructions for minima and maxima of short floats, which do not say what NaN gives.
+        for (dtype, op) in [(DataType::F16, ReduceOp::Max), (DataType::BF16, ReduceOp::Min)] {
+            let short = Request { dtype, op: Some(op), ..large };
+            assert_eq!(chosen(short), "allreduce_switch");
+            assert_eq!(chosen(Request { order: same, ..short }), "allreduce_all_pairs");
+            assert_eq!(chosen(Request { order: OrderPolicy::RankOrder, ..short }), "allreduce_all_pairs");
+        }
 
         let scatter = Request { collective: CollectiveKind::ReduceScatter, ..large };
-        assert_eq!(chosen(scatter), "reducescatter_all_pairs");
-        assert_eq!(chosen(Request { order: OrderPolicy::InSwitch, ..scatter }), "reducescatter_switch");
+        assert_eq!(chosen(scatter), "reducescatter_switch");
+        assert_eq!(chosen(Request { order: same, ..scatter }), "reducescatter_all_pairs");
         // Nothing is reduced, so no order matters.
         for registered in [false, true] {
             let gather = |bytes| Request {

@@ -10,6 +10,7 @@ mod fault_rounds;
 mod faults;
 mod forward;
 mod one_sided;
+mod orders;
 mod profiler;
 mod python_clients;
 mod pytorch;
@@ -51,6 +52,7 @@ fn main() {
         fault_rounds::tests(),
         forward::tests(),
         one_sided::tests(),
+        orders::tests(),
         profiler::tests(),
         selection::tests(),
     ]

@@ -124,6 +124,9 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
             let python = python.clone();
             add(Trial::test(name, move || run_on_own_backend(&python, "symmetric_memory", 10, ranks)));
         }
+        let name = format!("pytorch_{version}_own_backend_sums_in_switches_unless_algorithms_are_deterministic");
+        let of_sums = python.clone();
+        add(Trial::test(name, move || run_on_own_backend(&of_sums, "deterministic", 3, 2)));
     }
     let name = format!("pytorch_{version}_exchanges_of_communicators_of_pairs_equal_those_of_the_cpu");
     let of_pairs = python.clone();
@@ -217,7 +220,11 @@ pub(crate) fn run_job(
         // PyTorch 2.11 has a memory pool of NCCL's only on devices with multicast objects; windows of this backend have them as well.
         (
             "MSCCLPP_MOCK_MULTICAST",
-            if job == "memory" || (job == "symmetric_memory" && ranks == 4) { "8" } else { "0" },
+            match job {
+                "memory" | "deterministic" => "8",
+                "symmetric_memory" if ranks == 4 => "8",
+                _ => "0",
+            },
         ),
     ];
     variables.extend(others);

@@ -23,7 +23,7 @@ fn order(name: &str) -> Result<OrderPolicy, String> {
 Examples:
   mscclpp select all_reduce --bytes 1M --ranks 8
   mscclpp select all_gather --bytes 64K --ranks 16 --ranks-per-node 8 --in-place
-  mscclpp select all_reduce --bytes 1M --ranks 8 --backend cuda --multicast --order in-switch
+  mscclpp select all_reduce --bytes 1M --ranks 8 --backend cuda --multicast --order rank-order
   mscclpp select all_reduce --bytes 1M --ranks 4 --table four.toml
 
 Exit codes: 0 an algorithm is selected, 1 none is eligible, 2 invalid call, or the table cannot be read")]
@@ -53,7 +53,7 @@ pub(crate) struct SelectArgs {
     #[arg(long)]
     pub(crate) multicast: bool,
     /// Order in which floats are reduced: any, in-switch, same-on-all-ranks or rank-order [default: that of MSCCLPP_ORDER,
-    /// or same-on-all-ranks]
+    /// or in-switch]
     #[arg(long, value_name = "ORDER", value_parser = order)]
     pub(crate) order: Option<OrderPolicy>,
     #[command(flatten)]

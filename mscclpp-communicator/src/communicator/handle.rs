@@ -21,8 +21,9 @@ use super::point_to_point::Pairs;
 use super::serve::Prepared;
 use super::timeline;
 use crate::metrics::CallCounters;
-use mscclpp_base::dtype::{DataType, Element, ElementName, ElementType};
+use mscclpp_base::dtype::{DataType, Element, ElementName};
 use mscclpp_base::error::Error;
+use mscclpp_base::message::PacketType;
 use mscclpp_base::shm::ProcessMark;
 use mscclpp_exec::places::PlaceNumbers;
 use mscclpp_exec::process::{Executor, SharedBuffer};
@@ -91,6 +92,10 @@ pub struct Communicator {
     pub(super) timeout: Option<Duration>,
     /// Name of the elements of the calls made through this handle.
     pub(super) element_name: Option<ElementName>,
+    /// The least that calls made through this handle demand of the order of reduction.
+    pub(super) least_order: OrderPolicy,
+    /// The packets of calls made through this handle.
+    pub(super) packet: PacketType,
 }
 
 static_assertions::assert_impl_all!(Communicator: Send, Sync);
@@ -449,7 +454,7 @@ impl Communicator {
     }
 
     /// Sets what the following calls demand of the order in which they reduce floats, on all ranks alike:
-    /// unless set, what [`defaults`](mscclpp_select::defaults) or `MSCCLPP_ORDER` state, or [`OrderPolicy::SameOnAllRanks`].
+    /// unless set, what [`defaults`](mscclpp_select::defaults) or `MSCCLPP_ORDER` state, or [`OrderPolicy::InSwitch`].
     ///
     /// ```
     /// # use mscclpp_core::types::ReduceOp;
@@ -470,7 +475,8 @@ impl Communicator {
     #[doc(hidden)]
     pub fn order_policy(&self) -> OrderPolicy {
         let number = self.inner.order.load(Ordering::Relaxed);
-        OrderPolicy::ALL.get(usize::from(number)).copied().unwrap_or_default()
+        let policy = OrderPolicy::ALL.get(usize::from(number)).copied().unwrap_or_default();
+        policy.max(self.least_order)
     }
 
     /// Lets one algorithm serve all following calls of its collective, or the registry decide again. What was prepared is kept, so
@@ -511,21 +517,10 @@ impl Communicator {
             ranks_per_node: self.inner.bootstrap.ranks_per_node(),
             registered: self.inner.assume_registered.load(Ordering::Relaxed),
             order: self.order_policy(),
+            packet: self.packet,
             element_name: self.element_type(dtype).name,
             ..Request::new(collective, self.num_ranks(), dtype, bytes)
         }
-    }
-
-    /// Returns a handle of this rank for calls whose elements have another type in the program than the one in which they are moved, such as
-    /// booleans that are moved as bytes. Ranks whose names differ make different calls, and messages show the names.
-    #[must_use]
-    pub fn with_element_name(&self, name: ElementName) -> Self {
-        Self { element_name: Some(name), ..self.clone() }
-    }
-
-    /// Returns the type of elements that are moved as `dtype`, as ranks compare it.
-    pub(super) fn element_type(&self, dtype: DataType) -> ElementType {
-        ElementType { dtype, name: self.element_name.filter(|name| *name != dtype.into()) }
     }
 
     /// Locks the state of calls. Does not wait: two threads must not use one rank at the same time.
@@ -581,7 +576,8 @@ impl Communicator {
             #[cfg(feature = "cuda")]
             lanes: Lanes::default(),
         };
-        Self { inner: Arc::new(inner), timeout: None, element_name: None }
+        let (least_order, packet) = (OrderPolicy::Any, PacketType::LL16);
+        Self { inner: Arc::new(inner), timeout: None, element_name: None, least_order, packet }
     }
 }
 

@@ -3,6 +3,7 @@
 mod arguments;
 mod background;
 mod cache;
+mod call_options;
 mod calls;
 mod decide;
 #[cfg(feature = "cuda")]

@@ -4,6 +4,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
 use mscclpp_base::dtype::DataType;
+use mscclpp_base::message::PacketType;
 use mscclpp_select::{Backend, OrderPolicy, Request};
 
 /// Number of words of a call.
@@ -19,6 +20,8 @@ const COLLECTIVES: [CollectiveKind; 7] = [
     CollectiveKind::Broadcast,
     CollectiveKind::Reduce,
 ];
+/// Order policies have two bits.
+const _: () = assert!(OrderPolicy::ALL.len() == 4);
 const CUSTOM: u8 = 8;
 const TEST: u8 = 9;
 
@@ -43,7 +46,8 @@ pub(super) fn encode(request: Option<&Request>, place: u32) -> [u64; WORDS] {
         | u8::from(request.multicast) << 2
         | u8::from(request.virtual_ranks) << 3
         | u8::from(request.backend == Backend::Cuda) << 4
-        | (request.order as u8) << 5;
+        | (request.order as u8) << 5
+        | u8::from(request.packet == PacketType::LL8) << 7;
     let op = request.op.map_or(0, |op| op as u8 + 1);
     [
         request.bytes,
@@ -85,7 +89,8 @@ pub(super) fn decode(words: [u64; WORDS]) -> Option<(Option<Request>, u32)> {
         registered: flag(1),
         alignment,
         multicast: flag(2),
-        order: *OrderPolicy::ALL.get(usize::from(flags >> 5))?,
+        order: OrderPolicy::ALL[usize::from(flags >> 5 & 3)],
+        packet: if flag(7) { PacketType::LL8 } else { PacketType::LL16 },
         backend: if flag(4) { Backend::Cuda } else { Backend::Cpu },
         virtual_ranks: flag(3),
     };
@@ -114,6 +119,7 @@ mod tests {
                         registered: number % 3 == 0,
                         multicast: number % 5 == 0,
                         order: OrderPolicy::ALL[number as usize % OrderPolicy::ALL.len()],
+                        packet: if number % 7 == 0 { PacketType::LL8 } else { PacketType::LL16 },
                         virtual_ranks: number % 11 == 0,
                         backend: if number % 13 == 0 { Backend::Cuda } else { Backend::Cpu },
                         ..Request::new(collective, number + 1, dtype, u64::MAX - u64::from(number))
@@ -126,7 +132,7 @@ mod tests {
 
     #[test]
     fn other_words_are_no_call() {
-        for (byte, value) in [(0, 10), (1, 200), (2, 6), (3, 4 << 5)] {
+        for (byte, value) in [(0, 10), (1, 200), (2, 6)] {
             let mut codes = 1_u32.to_le_bytes();
             codes[byte] = value;
             assert_eq!(decode([0, 0, 0, 0, u32::from_le_bytes(codes).into()]), None);

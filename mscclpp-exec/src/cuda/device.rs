@@ -170,7 +170,7 @@ impl Device {
 
     /// Returns whether the device supports multicast objects, with which one store reaches all devices of a switch and
     /// one load combines their values. Switch channels use them if all of their members are on such devices
-    /// ([`SwitchPath`](super::SwitchPath)).
+    /// ([`SwitchPath`](super::SwitchPath)). `NCCL_NVLS_ENABLE=0` and `MSCCLPP_FORCE_DISABLE_NVLS=1` forbid them.
     pub fn is_nvls_supported(&self) -> bool {
         self.properties().multicast
     }

@@ -140,7 +140,7 @@ pub struct Properties {
     pub shareable: bool,
     /// The fabric to which the device is connected, if its memory can be exported to other hosts there.
     pub fabric: Option<Fabric>,
-    /// Whether the device supports multicast objects.
+    /// Whether the device supports multicast objects, and no variable forbids them.
     pub multicast: bool,
 }
 

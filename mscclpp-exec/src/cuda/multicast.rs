@@ -37,8 +37,8 @@ pub enum MulticastUnavailable {
         /// The members.
         ranks: [u32; 2],
     },
-    /// A device without support for multicast objects.
-    #[error("{device} of rank {rank} does not support multicast objects")]
+    /// A device without support for multicast objects, or whose process forbids them.
+    #[error("{device} of rank {rank} does not support multicast objects, or NCCL_NVLS_ENABLE=0 forbids them there")]
     NoHardware {
         /// The member.
         rank: u32,

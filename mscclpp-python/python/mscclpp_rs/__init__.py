@@ -108,10 +108,11 @@ def set_order(order: str, group: "torch.distributed.ProcessGroup | None" = None)
     """Sets what calls of a process group demand of the order in which they reduce floats, by default those of all ranks.
 
     ``rank-order``: each element is reduced from left to right in the order of ranks, so that its bits depend neither on its place in a tensor,
-    nor on the size of the tensor, nor on how a batch is divided into calls. ``same-on-all-ranks``, the default, ``in-switch`` and ``any``
-    demand less. ``MSCCLPP_ORDER`` sets it for all groups, and so does this function before the first group is created. For the backend nccl, on
-    this project's library, it sets that of all groups of that backend. All ranks set the same; calls of ranks that differ fail. Raises
-    ``InvalidInputError`` for another name, or if another backend serves the group.
+    nor on the size of the tensor, nor on how a batch is divided into calls. ``same-on-all-ranks``: equal calls give equal bits; calls of the
+    backend mscclpp demand at least that while ``torch.use_deterministic_algorithms`` is on. ``in-switch``, the default, and ``any`` demand
+    less. ``MSCCLPP_ORDER`` sets it for all groups, and so does this function before the first group is created. For the backend nccl, on this
+    project's library, it sets that of all groups of that backend. All ranks set the same; calls of ranks that differ fail. Raises ``InvalidInputError`` for
+    another name, or if another backend serves the group.
     """
     backend = _backend(group)
     if backend is not None:

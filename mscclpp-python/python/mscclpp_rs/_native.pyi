@@ -12,8 +12,8 @@ import torch
 GIT_COMMIT: str
 __version__: str
 
-def use_tensors(class_: type, /) -> None:
-    """Sets the class of tensors, which has the attribute ``__dlpack_c_exchange_api__``."""
+def use_tensors(class_: type, is_deterministic: Callable[[], bool], /) -> None:
+    """Sets the class of tensors, which has the attribute ``__dlpack_c_exchange_api__``, and whether algorithms must be deterministic."""
 
 def end_callbacks() -> None:
     """Waits for the functions that threads of the module are calling, and lets no other be called any more."""
@@ -317,6 +317,7 @@ class AddressCommunicator:
         stream: int,
         blocks: int | None,
         threads: int | None,
+        short_packets: bool,
     ) -> None: ...
     def reset(self) -> None: ...
 

@@ -716,7 +716,7 @@ def register() -> None:
     """Registers the backend. Later calls change nothing."""
     if NAME.upper() in dist.Backend._plugins:
         return
-    _native.use_tensors(torch.Tensor)
+    _native.use_tensors(torch.Tensor, torch.are_deterministic_algorithms_enabled)
     if _BASE is c10d.Backend:
         answer_through_wrappers()
     else:

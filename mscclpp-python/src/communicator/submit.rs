@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mscclpp_communicator::Communicator;
 use mscclpp_exec::Error;
+use mscclpp_select::OrderPolicy;
 use pyo3::prelude::*;
 
 use super::{PyCommunicator, Submitted};
@@ -14,7 +15,7 @@ use crate::call::Call;
 use crate::device::Devices;
 use crate::failure::Failure;
 use crate::signals::{interruptible, raise_signal};
-use crate::tensor::current_stream;
+use crate::tensor::{current_stream, is_deterministic};
 use crate::work::{Completion, PyWork};
 
 impl PyCommunicator {
@@ -26,7 +27,11 @@ impl PyCommunicator {
         let name = call.name();
         if let Some(device) = call.device()? {
             let stream = current_stream(py, device)?;
-            self.enqueue(py, name, timeout, |comm, devices| devices.run(comm, device, stream, &call))?;
+            // Without it a switch may sum, in an order that differs between calls.
+            let least = if is_deterministic(py)? { OrderPolicy::SameOnAllRanks } else { OrderPolicy::Any };
+            self.enqueue(py, name, timeout, |comm, devices| {
+                devices.run(&comm.with_order_at_least(least), device, stream, &call)
+            })?;
             return Ok(None);
         }
         if !is_async {

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use half::f16;
 use libtest_mimic::Failed;
 use mscclpp_communicator::{Communicator, OnStream};
 use mscclpp_core::types::ReduceOp;
@@ -48,6 +49,7 @@ pub(super) fn switches_serve_what_the_order_allows(seed: u64) -> Result<(), Fail
         let stream = device.stream()?;
         let on = comm.on(&stream);
         let long = 48 << 10;
+        assert_eq!(comm.order_policy(), OrderPolicy::InSwitch);
         let mut integers = on.alloc::<i32>(long)?;
         integers.write(&vec![1 + comm.rank() as i32; long])?;
         let found = served(comm, &on, counts, || on.all_reduce_in_place(&mut integers, ReduceOp::Sum))?;
@@ -69,6 +71,22 @@ pub(super) fn switches_serve_what_the_order_allows(seed: u64) -> Result<(), Fail
         assert_eq!(part.to_vec()?, vec![6; long / 3]);
         let found = served(comm, &on, counts, || on.all_gather(&part, &mut integers))?;
         assert_eq!(found, ("allgather_switch".to_owned(), false, true));
+
+        // Minima and maxima of short floats: in switches unless the bits of NaN matter.
+        let halves = |rank: u32, at: usize| f16::from_f32(((at as u32 * 7 + rank * 13) % 41) as f32 - 20.0);
+        let own: Vec<f16> = (0..long).map(|at| halves(comm.rank(), at)).collect();
+        for (policy, expected) in
+            [(None, ("allreduce_switch", true)), (Some(OrderPolicy::SameOnAllRanks), ("allreduce_packets", false))]
+        {
+            comm.set_order_policy(policy.unwrap_or_default());
+            let mut memory = on.alloc::<f16>(2 * long)?;
+            memory.write(&[&own[..], &own[..]].concat())?;
+            let (name, loads, _) = served(comm, &on, counts, || on.all_reduce_in_place(&mut memory, ReduceOp::Max))?;
+            assert_eq!((name.as_str(), loads), expected, "{policy:?}");
+            let most = |at: usize| (0..3).map(|rank| halves(rank, at % long)).fold(f16::NEG_INFINITY, f16::max);
+            let found = memory.to_vec()?;
+            assert!((0..2 * long).all(|at| found[at].to_bits() == most(at).to_bits()), "{policy:?}");
+        }
 
         let floats: Vec<f32> = (0..long).map(|at| value(comm.rank(), at)).collect();
         let ordered = |at: usize| (1..3).fold(value(0, at), |sum, rank| sum + value(rank, at)).to_bits();

@@ -122,15 +122,15 @@ pub(super) fn missing_object_has_reason(seed: u64) -> Result<(), Failed> {
             &[0, 1, 2],
             2,
             cuda::Options::default(),
-            "device 2 (simulated device) of rank 2 does not support multicast \
-            objects",
+            "device 2 (simulated device) of rank 2 does not support multicast objects, or NCCL_NVLS_ENABLE=0 forbids \
+            them there",
         ),
         (
             &[0, 1, 2],
             0,
             cuda::Options::default(),
-            "device 0 (simulated device) of rank 0 does not support multicast \
-            objects",
+            "device 0 (simulated device) of rank 0 does not support multicast objects, or NCCL_NVLS_ENABLE=0 forbids \
+            them there",
         ),
     ];
     for (map, multicast, given, expected) in cases {

@@ -65,8 +65,8 @@ impl Kind {
             Self::Window(bytes) => return format!("window of {bytes} bytes on devices"),
             Self::FlatMapping(bytes) => return format!("mapping of {bytes} bytes of all ranks in one range"),
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
-            Self::Agreement(request) => return format!("agreement about {request}, on devices"),
-            Self::OnSlices(request) => return format!("{request}, on slices"),
+            Self::Agreement(request) => return format!("agreement about {request:#}, on devices"),
+            Self::OnSlices(request) => return format!("{request:#}, on slices"),
             Self::Transfer(len, elements, from) => return describe_transfer(*len, *elements, *from),
             Self::Gather(len, elements, root) => {
                 return format!("gather of {len} {elements} to rank {root}, on devices");
@@ -78,7 +78,7 @@ impl Kind {
             Self::Barrier => return "barrier".into(),
             Self::Collective(request, positions, _) => (request, positions),
         };
-        let mut text = format!("{request}{choice}, on devices");
+        let mut text = format!("{request:#}{choice}, on devices");
         for (name, position) in ["input", "output"].into_iter().zip(positions) {
             if let Some((allocation, offset)) = position {
                 text += &format!(", {name} at byte {offset} of allocation {allocation}");

@@ -15,6 +15,13 @@ const OLDEST: u32 = 12_020;
 /// `CUDA_ERROR_INVALID_VALUE`.
 const INVALID_VALUE: i32 = 1;
 
+/// Returns whether variables of NCCL or of MSCCL++ forbid multicast objects (NVLS).
+fn is_multicast_forbidden(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let force = variable("MSCCLPP_FORCE_DISABLE_NVLS");
+    variable("NCCL_NVLS_ENABLE").is_some_and(|value| value.trim() == "0")
+        || force.is_some_and(|value| !matches!(value.trim(), "" | "0" | "false"))
+}
+
 /// Returns the version of CUDA that the driver supports.
 fn version() -> Result<u32> {
     let mut version = 0;
@@ -114,7 +121,8 @@ impl Cuda {
                 shareable: attribute(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED)? != 0
                     && attribute(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)? != 0,
                 multicast: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0
-                    && functions::has_multicast(),
+                    && functions::has_multicast()
+                    && !is_multicast_forbidden(|name| std::env::var(name).ok()),
             };
             // SAFETY: the device was just found; the context is released when this is dropped.
             let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
@@ -122,5 +130,18 @@ impl Cuda {
             Ok(Self { device, context, properties, compiler, own_stream })
         };
         open().map_err(CudaUnavailable::Driver)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_forbid_multicast_objects() {
+        let forbids = |name, value: &str| is_multicast_forbidden(|of| (of == name).then(|| value.to_owned()));
+        assert_eq!(["0", "1", "2", ""].map(|value| forbids("NCCL_NVLS_ENABLE", value)), [true, false, false, false]);
+        let force = ["1", "true", "0", "false", ""].map(|value| forbids("MSCCLPP_FORCE_DISABLE_NVLS", value));
+        assert_eq!(force, [true, true, false, false, false]);
     }
 }
