@@ -29,6 +29,7 @@ const WORDS: &[&str] = &[
     "--executor",
     "h100",
     "--accumulate",
+    "--packet-type",
     "--allow",
     "basic",
     "race",

@@ -320,6 +320,19 @@ fn bad_arguments_end_with_2() {
 }
 
 #[test]
+fn packets_have_the_asked_size() {
+    let run = |packets: &str| {
+        let words = ["run", "allreduce_packets", "--ranks", "3", "--count", "99", "--dtype", "i32", "--packet-type"];
+        mscclpp(words.into_iter().chain([packets]))
+    };
+    for packets in ["ll8", "LL16"] {
+        assert!(run(packets).succeeds().stdout.contains("allreduce_packets"), "{packets}");
+    }
+    let other = run("ll4").ends_with(2);
+    assert!(other.stderr.contains("expected ll16 or ll8"), "{}", other.stderr);
+}
+
+#[test]
 fn reductions_accumulate_as_asked() {
     let run = |words: &[&str]| mscclpp(["run", "allreduce_ring", "--ranks", "3", "--count", "99"].iter().chain(words));
     let wide = run(&["--dtype", "bf16", "--accumulate", "f32"]).succeeds();

@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=size, required=True, help="bytes of the larger one of a rank's buffers")
     parser.add_argument("--in_place", action="store_true", help="input and output are one buffer")
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="float16")
-    parser.add_argument("--packet_type", choices=["LL16"], default="LL16")
+    parser.add_argument("--packet_type", choices=["LL16", "LL8"], default="LL16")
     parser.add_argument("--n_iters", type=int, default=10, help="calls that are timed")
     return parser.parse_args()
 
@@ -89,7 +89,10 @@ def main() -> None:
 
     def call() -> None:
         kind = mscclpp_utils.torch_dtype_to_mscclpp_dtype(dtype)
-        executor.execute(rank, source.data_ptr(), result.data_ptr(), source.nbytes, result.nbytes, kind, plan, job.stream())
+        packets = mscclpp.PacketType[options.packet_type]
+        executor.execute(
+            rank, source.data_ptr(), result.data_ptr(), source.nbytes, result.nbytes, kind, plan, job.stream(), packets
+        )
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 

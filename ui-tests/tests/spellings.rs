@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use mscclpp::prelude::*;
+use mscclpp::runtime::PacketType;
 use mscclpp::runtime::cpu::PreparedPlan;
 use mscclpp::runtime::{cpu, cuda, select, tune};
 use mscclpp::{algorithms, bootstrap};
@@ -63,6 +64,9 @@ fn names() -> BTreeSet<&'static str> {
         "DataType" => DataType::ALL;
         "Message::of" => Message::of::<f32>;
         "Message::op" => Message::op;
+        "Message::packet" => Message::packet;
+        "PacketType::LL16" => PacketType::LL16;
+        "PacketType::LL8" => PacketType::LL8;
         "cpu::Executor::new" => cpu::Executor::new;
         "cpu::Executor::prepare" => cpu::Executor::prepare;
         "cpu::PreparedPlan::launch" => |run: &mut PreparedPlan| run.launch(&[[0_i32]], &mut [[0_i32]]);

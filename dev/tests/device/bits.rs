@@ -15,7 +15,7 @@ use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Executor, Graph, PrepareOptions, Stream};
 use mscclpp_exec::verify::{Pattern, Verifier};
-use mscclpp_exec::{AccumType, DataType, Error, Message, cpu, cuda};
+use mscclpp_exec::{AccumType, DataType, Error, Message, PacketType, cpu, cuda};
 
 use super::{Rig, Test, at};
 
@@ -130,6 +130,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("bits::every_type_and_operation", every_type_and_operation),
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
+        Test::new("bits::packets_of_both_sizes", packets_of_both_sizes),
         Test::new("bits::long_messages", long_messages),
         Test::new("bits::plans_without_operations", plans_without_operations),
         Test::new("bits::scrambled_scratch_changes_stale_reads", scrambled_scratch_changes_stale_reads),
@@ -179,6 +180,23 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
                     .ok_or("too many thread blocks")?
                     .check(1)
                     .map_err(|f| at(name, &f))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Messages that ask for packets of 8 bytes and of 16, also of lengths that end in the middle of a packet.
+fn packets_of_both_sizes(rig: &Rig) -> Result<(), Failed> {
+    for name in ["allreduce_packets", "allreduce_one_shot_packets", "allgather_packets"] {
+        let (plan, world) = (shipped(name, 3)?, Executor::new(&rig.device, 3));
+        for packet in [PacketType::LL8, PacketType::LL16] {
+            for count in (1..10).chain([127, 1024]) {
+                for dtype in [DataType::U8, DataType::F16, DataType::I32, DataType::F64] {
+                    let message = Message::new(dtype, 3 * count).packet(packet).any_size();
+                    let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
+                    pair.check(1).map_err(|failed| at(format_args!("{name}, {packet:?}"), &failed))?;
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::{AccumType, DataType};
+use mscclpp_exec::{AccumType, DataType, PacketType};
 
 use super::backend::Backend;
 use super::{AllowArgs, SourceArgs, reduce_op};
@@ -51,6 +51,9 @@ pub(crate) struct RunArgs {
     /// Type in which an operation combines its sources: native (that of the elements), f32 or f64
     #[arg(long, value_name = "TYPE", default_value = "native", value_parser = accumulation)]
     pub(crate) accumulate: AccumType,
+    /// Packets: ll16 (16 bytes, 8 of them data) or ll8 (8 bytes, 4 of them data)
+    #[arg(long, value_name = "TYPE", default_value = "ll16", value_parser = packet_type)]
+    pub(crate) packet_type: PacketType,
     /// Backend: cpu or cuda
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
     pub(crate) backend: Backend,
@@ -104,6 +107,15 @@ fn accumulation(text: &str) -> std::result::Result<AccumType, String> {
     let all = [AccumType::Native, AccumType::F32, AccumType::F64];
     let found = all.into_iter().find(|one| one.name() == text.to_ascii_lowercase());
     found.ok_or_else(|| format!("expected one of {}", all.map(AccumType::name).join(", ")))
+}
+
+/// Reads the name of a type of packets.
+fn packet_type(text: &str) -> std::result::Result<PacketType, String> {
+    match &*text.to_ascii_lowercase() {
+        "ll16" => Ok(PacketType::LL16),
+        "ll8" => Ok(PacketType::LL8),
+        _ => Err("expected ll16 or ll8".to_owned()),
+    }
 }
 
 impl RunArgs {

@@ -18,7 +18,7 @@ use mscclpp_core::plan::{
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::Options;
 use mscclpp_exec::timeline::Timeline;
-use mscclpp_exec::{AccumType, DataType, Message};
+use mscclpp_exec::{AccumType, DataType, Message, PacketType};
 use serde_json::{Value, json};
 
 use super::check::restricted;
@@ -257,6 +257,7 @@ struct Bench<'a> {
     dtype: DataType,
     op: Option<ReduceOp>,
     accumulate: AccumType,
+    packet: PacketType,
     any_size: bool,
     /// Whether verified launches are recorded.
     records: bool,
@@ -301,6 +302,7 @@ impl<'a> Bench<'a> {
             dtype: args.dtype,
             op: args.op,
             accumulate: args.accumulate,
+            packet: args.packet_type,
             any_size: args.any_size,
             records: args.timeline.is_some(),
             header,
@@ -324,7 +326,7 @@ impl<'a> Bench<'a> {
         let mut message = Message::new(self.dtype, count);
         message.op = self.op;
         message.any_size = self.any_size;
-        message.accumulate = self.accumulate;
+        (message.accumulate, message.packet) = (self.accumulate, self.packet);
         let mut runner = self.ranks.prepare(&self.plan, message).map_err(failed)?;
         // Other inputs than those of the verified launch, whose results must not be correct because of data of these
         // launches.

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mscclpp_bootstrap::{Address, Options, RootListener, Secret, UniqueId, place};
 use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, Stream, current_device, device_count};
-use mscclpp_select::{Algorithm, Choice, Config, OrderPolicy};
+use mscclpp_exec::{Error, PacketType};
+use mscclpp_select::{Algorithm, Choice, Config};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -113,8 +113,6 @@ impl AddressCommunicator {
         let device = device()?;
         let options = Options::from_env().map_err(Failure::from)?;
         let comm = py.detach(|| join(options)).map_err(failed)?;
-        // The caller names the algorithm of each call, also one that sums in a switch.
-        comm.set_order_policy(OrderPolicy::InSwitch);
         Ok(Self { comm, device, streams: Mutex::default(), forced: Mutex::default() })
     }
 
@@ -246,7 +244,7 @@ impl AddressCommunicator {
         py.detach(|| self.comm.bootstrap().recv(peer, tag)).map_err(|error| failed(error.into()))
     }
 
-    /// Makes a collective call with a target, configured with `blocks` and `threads`.
+    /// Makes a collective call with a target, configured with `blocks` and `threads`; `short_packets`: in packets of 8 bytes.
     ///
     /// The caller guarantees that each address is that of the given number of bytes, on the communicator's device or else in host
     /// memory, which exist and are used by nothing else until the call is complete; and that `stream` is 0 or a stream of
@@ -263,6 +261,7 @@ impl AddressCommunicator {
         stream: usize,
         blocks: Option<u32>,
         threads: Option<u32>,
+        short_packets: bool,
     ) -> PyResult<()> {
         let on = |failure: Failure| failure.on(self.comm.rank(), &target.collective);
         let (dtype, op) = (data_type(dtype)?, reduction(op)?);
@@ -270,9 +269,11 @@ impl AddressCommunicator {
         let make = || {
             let _name = place::enter_name("Algorithm.execute");
             self.force(target, Config { blocks, threads })?;
+            let packet = if short_packets { PacketType::LL8 } else { PacketType::LL16 };
+            let comm = self.comm.with_packets(packet);
             match &self.device {
-                Some(device) => call.run_on_device(&self.comm, &self.stream(device, stream)),
-                None => call.run_on_host(&self.comm),
+                Some(device) => call.run_on_device(&comm, &self.stream(device, stream)),
+                None => call.run_on_host(&comm),
             }
             .map_err(|error| of_call(&target.collective, error))
         };

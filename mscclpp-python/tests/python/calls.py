@@ -187,7 +187,7 @@ class Calls(unittest.TestCase):
         with self.assertRaises(ValueError):
             executor.execute(RANK + 1, *arguments, algo.execution_plan)
         with self.assertRaises(ValueError):
-            executor.execute(RANK, *arguments, algo.execution_plan, 0, mscclpp.PacketType.LL8)
+            executor.execute(RANK, *arguments, algo.execution_plan, 0, 2)
         for call in (
             lambda: mscclpp.Executor(GROUP),
             lambda: executor.execute(RANK, *arguments, algo.execution_plan.plan),
@@ -196,6 +196,17 @@ class Calls(unittest.TestCase):
         ):
             with self.assertRaisesRegex(TypeError, "expected (the communicator of a CommGroup|an ExecutionPlan)"):
                 call()
+
+    def test_executor_takes_packets_of_both_sizes(self) -> None:
+        plan = mscclpp.ExecutionPlan.from_plan(Plan.builtin("allreduce_packets", SIZE, in_place=False), RANK)
+        executor = mscclpp.Executor(GROUP.communicator)
+        for packets in (mscclpp.PacketType.LL8, mscclpp.PacketType.LL16):
+            # Odd numbers of packets of 4 bytes of data, too.
+            for elements in (SIZE, 3 * SIZE, 1000):
+                given, output = values(elements, RANK), torch.zeros(elements, dtype=torch.int32)
+                arguments = (given.data_ptr(), output.data_ptr(), given.nbytes, output.nbytes, mscclpp.DataType.int32)
+                executor.execute(RANK, *arguments, plan, 0, packets)
+                self.assertEqual(output.tolist(), sum(values(elements, rank) for rank in range(SIZE)).tolist())
 
     def test_buffers_are_tensors_of_the_host(self) -> None:
         buffer = mscclpp.RawGpuBuffer(64)

@@ -14,6 +14,7 @@ mod first_captures;
 mod frees;
 mod kernels;
 mod memory;
+mod packets;
 mod registrations;
 mod switches;
 mod transfer_failures;
@@ -75,6 +76,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("choices_have_all_pairs", cover::choices_have_all_pairs),
         ("rank_frees_while_another_waits", frees::rank_frees_while_another_waits),
         ("long_call_is_made_in_pieces", memory::long_call_is_made_in_pieces),
+        ("packets_of_both_sizes_serve_calls", packets::packets_of_both_sizes_serve_calls),
         ("switches_serve_what_the_order_allows", switches::switches_serve_what_the_order_allows),
         ("launch_limits_hold_for_calls_of_a_communicator", memory::launch_limits_hold),
         ("stream_and_memory_of_another_device_are_rejected", memory::another_device_is_rejected),

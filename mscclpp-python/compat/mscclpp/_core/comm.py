@@ -199,14 +199,15 @@ class Executor:
         """Executes a plan on `send_buff_size` bytes at `send_buff` and `recv_buff_size` bytes at `recv_buff`.
 
         A call of all ranks, with one plan. On devices it is enqueued on `stream`, else it is complete when it returns.
-        The memory must exist, and be used by nothing else, until then. Raises `mscclpp_rs.Error`.
+        The memory must exist, and be used by nothing else, until then. The result does not depend on the packets. Raises
+        `mscclpp_rs.Error`.
         """
         if rank != self._comm.native.rank:
             raise ValueError(f"expected rank {self._comm.native.rank}, that of the communicator, found {rank}")
         if not isinstance(plan, ExecutionPlan):
             raise TypeError(f"expected an ExecutionPlan, found {plan!r}")
-        if packet_type != PacketType.LL16:
-            raise ValueError(f"expected PacketType.LL16, found {packet_type!r}: plans use packets of 16 bytes")
+        if packet_type not in (PacketType.LL8, PacketType.LL16):
+            raise ValueError(f"expected PacketType.LL8 or PacketType.LL16, found {packet_type!r}")
         execute(
             self._comm,
             plan.target,
@@ -215,6 +216,7 @@ class Executor:
             data_type,
             ReduceOp.NOP,
             stream,
+            short_packets=packet_type == PacketType.LL8,
         )
 
     def reset(self) -> None:
@@ -232,7 +234,8 @@ def execute(
     stream: int,
     blocks: int | None = None,
     threads: int | None = None,
+    short_packets: bool = False,
 ) -> None:
     """Makes a call with a plan or with a built-in algorithm."""
     native_dtype, native_op = native_type(dtype), native_reduction(op)
-    comm.native.execute(target, input, output, native_dtype, native_op, stream, blocks, threads)
+    comm.native.execute(target, input, output, native_dtype, native_op, stream, blocks, threads, short_packets)

@@ -68,7 +68,7 @@ def native_reduction(op: ReduceOp) -> str:
 
 
 class PacketType(enum.IntEnum):
-    """Sizes of packets. Plans use `LL16`."""
+    """Sizes of packets: 8 bytes, 4 of them data, or 16 with 8. All ranks of a call state the same."""
 
     LL8 = 0
     LL16 = 1
