@@ -156,6 +156,14 @@ impl Request {
         message
     }
 
+    /// Returns how its plan is prepared for devices: whether switches reduce floats is what its order states.
+    #[cfg(feature = "cuda")]
+    #[doc(hidden)]
+    pub fn prepare_options(&self) -> mscclpp_exec::cuda::PrepareOptions {
+        let accepts_switches = self.order <= OrderPolicy::InSwitch;
+        mscclpp_exec::cuda::PrepareOptions::default().in_switch_floats(accepts_switches)
+    }
+
     /// Returns the bytes of a rank's input and output.
     #[doc(hidden)]
     pub fn input_and_output_bytes(&self) -> [u64; 2] {

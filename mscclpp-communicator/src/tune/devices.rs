@@ -80,7 +80,7 @@ impl Tuner {
     ) -> Result<Option<f64>, Error> {
         let Ok(decision) = registry.decision(request, choice) else { return Ok(None) };
         let Ok(plan) = registry.plan(request, &decision) else { return Ok(None) };
-        let mut run = match executor.prepare(&plan, request.message()) {
+        let mut run = match executor.prepare_with_options(&plan, request.message(), request.prepare_options()) {
             Ok(run) => run,
             Err(Error::NotCoResident { .. } | Error::ScratchLimit { .. } | Error::MessageSize { .. }) => {
                 return Ok(None);

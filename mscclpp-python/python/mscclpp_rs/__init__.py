@@ -111,8 +111,8 @@ def set_order(order: str, group: "torch.distributed.ProcessGroup | None" = None)
     nor on the size of the tensor, nor on how a batch is divided into calls. ``same-on-all-ranks``: equal calls give equal bits; calls of the
     backend mscclpp demand at least that while ``torch.use_deterministic_algorithms`` is on. ``in-switch``, the default, and ``any`` demand
     less. ``MSCCLPP_ORDER`` sets it for all groups, and so does this function before the first group is created. For the backend nccl, on this
-    project's library, it sets that of all groups of that backend. All ranks set the same; calls of ranks that differ fail. Raises ``InvalidInputError`` for
-    another name, or if another backend serves the group.
+    project's library, it sets that of all groups of that backend. All ranks set the same; calls of ranks that differ fail. Raises
+    ``InvalidInputError`` for another name, or if another backend serves the group.
     """
     backend = _backend(group)
     if backend is not None:

@@ -2,7 +2,7 @@
 
 use mscclpp_communicator::Communicator;
 use mscclpp_communicator::tune::check_launch;
-use mscclpp_exec::cuda::{Executor, Options, PrepareOptions, PreparedPlan, time};
+use mscclpp_exec::cuda::{Executor, Options, PreparedPlan, time};
 use mscclpp_select::{Backend, Choice, Config, Decision, Registry, Request};
 
 use super::super::devices::{JobDevices, describe, ranks_on_devices};
@@ -180,7 +180,7 @@ fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request
     let decision = decide(args, registry, request)?;
     let name = decision.algorithm.name().to_owned();
     let plan = registry.plan(request, &decision).map_err(|why| why.of_call(0, request))?;
-    let how = PrepareOptions::default().specialize(args.specialize);
+    let how = request.prepare_options().specialize(args.specialize);
     let run = world.prepare_with_options(&plan, request.message(), how).map_err(failed)?;
     if let (true, Err(reason)) = (args.specialize, run.specialized()) {
         log::warn!("{name} is interpreted: {reason}");

@@ -16,11 +16,11 @@ use crate::communicator::forced::Forced;
 use crate::metrics::CallCounters;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{
-    Access, Binding, DeviceBuffer, Entered, Executor, Lent, PrepareOptions, PreparedPlan, SetUp, Staged, StagedPart,
-    Stream, lent_slices,
+    Access, Binding, DeviceBuffer, Entered, Executor, Lent, PreparedPlan, SetUp, Staged, StagedPart, Stream,
+    lent_slices,
 };
 use mscclpp_select::kernels::NativeRun;
-use mscclpp_select::{Algorithm, Backend, CallError, DecidedBy, Decision, OrderPolicy, Request};
+use mscclpp_select::{Algorithm, Backend, CallError, DecidedBy, Decision, Request};
 
 /// Maximum number of registered memories to which a prepared plan stays bound.
 const MAX_BINDINGS: usize = 64;
@@ -452,8 +452,8 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number
     let Decision { algorithm, decided_by, .. } = decision;
     let prepared = match plan {
         Some(plan) => {
-            let options = PrepareOptions::default().in_switch_floats(request.order <= OrderPolicy::InSwitch);
-            let mut plan = executor.prepare_with_options(&plan, request.message(), call.kernels.options(options))?;
+            let options = call.kernels.options(request.prepare_options());
+            let mut plan = executor.prepare_with_options(&plan, request.message(), options)?;
             call.kernels.start(&mut plan);
             Prepared::Plan(Box::new(BoundPlan { bindings: Vec::new(), retired: Vec::new(), staged: None, plan }))
         }
