@@ -35,7 +35,9 @@ fn switches_of_proxies() -> Result<u64, Failed> {
     let mut switches = None;
     for task in std::fs::read_dir("/proc/self/task")? {
         let path = task?.path();
-        if std::fs::read_to_string(path.join("comm"))?.trim() == "mscclpp-proxy" {
+        // Other threads may end meanwhile.
+        let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
+        if name.trim() == "mscclpp-proxy" {
             let status = std::fs::read_to_string(path.join("status"))?;
             let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
             *switches.get_or_insert(0) += count.ok_or("no count of switches")?.trim().parse::<u64>()?;
