@@ -31,11 +31,13 @@ struct SimThread {
   const SimShared* shared;
 };
 
-/// A kernel by its name. `argument`: as the driver gets it, `bytes` long.
+/// A kernel by its name. `argument`: as the driver gets it, `bytes` long. `has_all_threads`: its blocks have the threads of the launch, even
+/// if these are more than the simulator otherwise runs.
 struct SimKernel {
   const char* name;
   size_t bytes;
   void (*run)(const void* argument);
+  bool has_all_threads;
 };
 struct SimModule {
   const char* name;
@@ -67,12 +69,13 @@ static const SimHost* sim_host;
 #define SIM_VISIBLE extern "C" __attribute__((visibility("default")))
 SIM_VISIBLE void sim_attach(const SimHost* host) { sim_host = host; }
 
-#define SIM_KERNEL(name, argument)                    \
-  static void run_##name(const void* at) {            \
-    name(*static_cast<const argument*>(at));          \
-  }                                                   \
-  SIM_VISIBLE const SimKernel sim_kernel_##name;      \
-  const SimKernel sim_kernel_##name = {#name, sizeof(argument), run_##name};
+#define SIM_KERNEL(name, argument) SIM_KERNEL_WITH(name, argument, false)
+#define SIM_KERNEL_WITH(name, argument, has_all_threads) \
+  static void run_##name(const void* at) {               \
+    name(*static_cast<const argument*>(at));             \
+  }                                                      \
+  SIM_VISIBLE const SimKernel sim_kernel_##name;         \
+  const SimKernel sim_kernel_##name = {#name, sizeof(argument), run_##name, has_all_threads};
 
 #define sim_thread (*sim_host->self())
 #define sim_yield sim_host->yield

@@ -27,11 +27,12 @@ uint32_t threads_meet(bool predicate);
 /// A place in the block's shared memory for a variable, named by an address.
 void* threads_shared(const void* name, size_t bytes);
 
-/// A kernel by its name. `argument`: as the driver gets it, `bytes` long.
+/// A kernel by its name; as in `dev_sim.h`.
 struct SimKernel {
   const char* name;
   size_t bytes;
   void (*run)(const void* argument);
+  bool has_all_threads;
 };
 struct SimModule {
   const char* name;

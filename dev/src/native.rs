@@ -74,6 +74,7 @@ pub(crate) struct SimKernel {
     name: *const c_char,
     pub(crate) bytes: usize,
     run: *const c_void,
+    pub(crate) has_all_threads: bool,
 }
 
 impl SimKernel {

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use super::{Code, Queue, SimulatedHost, State, Work, error};
+use crate::native::SimKernel;
 use crate::alloc::SimulatedMemory;
 use crate::launch::{self, Fault, Finished, Kernel, Turn};
 use crate::threaded::ThreadedKernels;
@@ -98,10 +99,12 @@ impl SimulatedHost {
                 queue.pop();
                 continue;
             };
+            // SAFETY: a kernel of a module that is loaded, as the caller of `launch` guarantees.
+            let has_all_threads = unsafe { (*(kernel as *const SimKernel)).has_all_threads };
             kernels.push(Kernel {
                 kernel: kernel as *const c_void,
                 blocks: launch.blocks,
-                threads: launch.threads.min(self.options.threads),
+                threads: if has_all_threads { launch.threads } else { launch.threads.min(self.options.threads) },
                 argument: launch.argument.clone(),
                 reach: reach(memory, access, queue.device),
                 device: queue.device,

@@ -51,6 +51,7 @@ mod multicast;
 mod nodes;
 mod packet_areas;
 mod peer;
+mod peer_regions;
 mod peer_window;
 mod plan_state;
 mod prepared_plan;
@@ -90,6 +91,7 @@ pub use lend::Registration;
 pub use lend::{DeviceMut, DeviceRef, Lent};
 pub use mscclpp_base::error::unavailable::CudaUnavailable;
 pub use multicast::MulticastUnavailable;
+pub use peer_regions::PeerRegions;
 pub use peer_window::PeerWindow;
 pub use prepared_plan::PreparedPlan;
 #[doc(hidden)]

@@ -16,6 +16,7 @@ use mscclpp_exec::{Error, PacketType};
 use mscclpp_select::{Algorithm, Choice, Config};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 pub(crate) use self::allocation::Allocation;
 use self::call::Call;
@@ -242,6 +243,16 @@ impl AddressCommunicator {
     /// Receives bytes from a rank.
     fn recv(&self, py: Python<'_>, peer: u32, tag: u64) -> PyResult<Vec<u8>> {
         py.detach(|| self.comm.bootstrap().recv(peer, tag)).map_err(|error| failed(error.into()))
+    }
+
+    /// Returns the bytes of each rank, in the order of ranks. A call of all ranks.
+    fn all_gather<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let gather = || {
+            let _name = place::enter_name("all_gather");
+            self.comm.bootstrap().all_gather(bytes)
+        };
+        let all = py.detach(gather).map_err(|error| failed(error.into()))?;
+        Ok(all.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
     }
 
     /// Makes a collective call with a target, configured with `blocks` and `threads`; `short_packets`: in packets of 8 bytes.

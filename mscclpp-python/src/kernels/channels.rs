@@ -116,6 +116,11 @@ impl KernelChannels {
         py.detach(synchronize).map_err(failed)
     }
 
+    /// Raises `Error` with the channel if a kernel has waited longer than the timeout. Does not wait for kernels.
+    fn check(&self) -> PyResult<()> {
+        self.channels.check().map_err(failed)
+    }
+
     /// Ends all waits of this rank's kernels, now and later.
     fn stop(&self) {
         self.channels.stop();

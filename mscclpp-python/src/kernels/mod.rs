@@ -3,6 +3,7 @@
 //! Kernels are not checked: whoever launches one guarantees that it accesses existing memory only.
 
 mod channels;
+mod regions;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 pub(crate) use self::channels::KernelChannels;
+pub(crate) use self::regions::KernelRegions;
 use crate::address::{device, failed};
 use crate::failure::Failure;
 

@@ -104,7 +104,7 @@ class Compilation(unittest.TestCase):
 COPY = """
 #include "mscclpp_native.h"
 KERNEL(256) allreduce_nothing(KERNEL_PARAM mscclpp::NativeCall call) {
-  static_assert(sizeof(mscclpp::NativeCall) == 72 + 32 + 16 * 72, "as native.py writes it");
+  static_assert(sizeof(mscclpp::NativeCall) == 72 + 32 + 48 * 72, "as native.py writes it");
   static_assert(sizeof(mscclpp::MemoryChannel) == 72, "as native.py writes it");
   call.to_output(0, 0, call.output_bytes + STEP);
 }

@@ -16,7 +16,7 @@ use crate::communicator::timeline;
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{
-    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, FlatMapping, PeerWindow,
+    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, FlatMapping, PeerRegions, PeerWindow,
     Registration, Stream, bytes_of,
 };
 use mscclpp_exec::process::TimelineFile;
@@ -246,6 +246,14 @@ impl Connection {
         self.post(Kind::Window(memory.bytes), call)?;
         let _set_up = call.set_up()?;
         self.executor.peer_window(memory)
+    }
+
+    /// Maps ranges of memory of all ranks. A call of all ranks.
+    pub(super) fn peer_regions(&mut self, call: &DeviceCall<'_>, mine: Vec<DeviceSlice>) -> Result<PeerRegions, Error> {
+        self.check(call.stream)?;
+        self.post(Kind::Regions, call)?;
+        let _set_up = call.set_up()?;
+        self.executor.peer_regions(mine)
     }
 
     /// Maps memory of all ranks in one range of addresses. A call of all ranks.

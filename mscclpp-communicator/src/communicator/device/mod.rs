@@ -28,7 +28,7 @@ use super::handle::Calls;
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{
-    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, FlatMapping, NotRegistered, PeerPath, PeerWindow, Registered,
+    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, FlatMapping, NotRegistered, PeerPath, PeerRegions, PeerWindow, Registered,
     Registration, Stream, device_count, refuse_in_capture,
 };
 use mscclpp_select::{DecidedBy, Request};
@@ -317,6 +317,23 @@ impl OnStream<'_> {
         self.communicator.record(&mut calls, None, |calls| {
             let (connection, call) = self.begin(calls, place)?;
             connection.peer_window(&call, memory)
+        })
+    }
+
+    /// Maps ranges of device memory of all ranks, for kernels of the caller's. A call of all ranks, each with any number of ranges, which waits
+    /// for all of them.
+    ///
+    /// Each range must be in one allocation that other processes can map, as for [`register`](Self::register).
+    ///
+    /// # Errors
+    /// As for [`register`](Self::register).
+    #[track_caller]
+    #[doc(hidden)]
+    pub fn peer_regions(&self, mine: Vec<DeviceSlice>) -> Result<PeerRegions, Error> {
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        self.communicator.record(&mut calls, None, |calls| {
+            let (connection, call) = self.begin(calls, place)?;
+            connection.peer_regions(&call, mine)
         })
     }
 

@@ -33,6 +33,8 @@ pub(super) enum Kind {
     Window(u64),
     /// A mapping of this number of bytes of all ranks in one range of addresses.
     FlatMapping(u64),
+    /// A mapping of ranges of all ranks.
+    Regions,
     /// Channels of kernels over this number of bytes.
     Channels(ChannelOptions, u64),
     /// An agreement whether a collective is made in place.
@@ -64,6 +66,7 @@ impl Kind {
             Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
             Self::Window(bytes) => return format!("window of {bytes} bytes on devices"),
             Self::FlatMapping(bytes) => return format!("mapping of {bytes} bytes of all ranks in one range"),
+            Self::Regions => return "mapping of memory of all ranks".into(),
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
             Self::Agreement(request) => return format!("agreement about {request:#}, on devices"),
             Self::OnSlices(request) => return format!("{request:#}, on slices"),

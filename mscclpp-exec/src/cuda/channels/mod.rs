@@ -322,6 +322,15 @@ impl<T: Element> Channels<T> {
         self.status.check(self.rank)
     }
 
+    /// Reports whether kernels have waited longer than the timeout so far, without waiting for them.
+    ///
+    /// # Errors
+    /// [`ChannelError::Stalled`], [`ChannelError::Stopped`].
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), Error> {
+        self.status.check(self.rank)
+    }
+
     /// Makes all waits of this rank's kernels return false, now and later.
     #[doc(hidden)]
     pub fn stop(&self) {

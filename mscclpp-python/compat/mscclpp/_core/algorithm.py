@@ -8,6 +8,7 @@ from typing import Any
 
 from mscclpp._core.comm import Communicator, ExecutionPlan, Executor, checked, execute
 from mscclpp._core.native import NativeAlgorithm
+from mscclpp._core.native_module import HostAlgorithm, is_capsule
 from mscclpp._core.types import CollectiveBufferMode, CommResult, DataType, ReduceOp
 from mscclpp_rs import Error
 from mscclpp_rs._native import Target
@@ -47,6 +48,7 @@ class Algorithm:
         self._plan = execution_plan
         self._native = native_handle
         self._kernel: NativeAlgorithm | None = None
+        self._host: HostAlgorithm | None = None
         self._target: Target | None = None
         self.tags = dict(tags or {})
         self.constraint = constraint or Algorithm.Constraint()
@@ -61,18 +63,28 @@ class Algorithm:
 
     @classmethod
     def create_from_native_capsule(cls, obj: object) -> Algorithm:
-        """Returns the algorithm of a kernel, of what `create_NAME_algorithm()` of `mscclpp.compile_native` returns.
+        """Returns the algorithm of a capsule that a module of `mscclpp.compile_native` makes, or of its `create_NAME_algorithm()`.
 
-        Raises `TypeError` for a capsule of the reference's library, which holds an object of its C++ interface.
+        Raises `TypeError` for anything else, such as a capsule of the reference's own library, whose objects have another layout.
         """
+        if is_capsule(obj):
+            return cls._of_host(HostAlgorithm(obj))
         if not isinstance(obj, NativeAlgorithm):
             raise TypeError(
-                f"expected an algorithm of the module that mscclpp.compile_native returns, found {obj!r}; algorithms of the reference's "
-                "C++ interface are not supported"
+                "expected an algorithm of the module that mscclpp.compile_native returns, such as a capsule with the name "
+                f"mscclpp::ALGORITHM_NATIVE_CAPSULE_NAME, found {obj!r}"
             )
         algorithm = cls(native_handle=obj.name, collective=obj.collective)
         algorithm._kernel = obj
         algorithm._range = (0, obj.shared_bytes)
+        return algorithm
+
+    @classmethod
+    def _of_host(cls, host: HostAlgorithm) -> Algorithm:
+        constraint = cls.Constraint(host.world_size, host.ranks_per_node)
+        algorithm = cls(native_handle=host.name, tags=host.tags, constraint=constraint, collective=host.collective)
+        algorithm._host = host
+        algorithm._range = host.range
         return algorithm
 
     @property
@@ -92,12 +104,14 @@ class Algorithm:
         if not 0 <= min_message_size <= max_message_size:
             raise ValueError(f"expected a range of bytes, found {min_message_size} to {max_message_size}")
         self._range = (min_message_size, max_message_size)
+        if self._host is not None:
+            self._host.set_range(min_message_size, max_message_size)
 
     @property
     def buffer_mode(self) -> CollectiveBufferMode:
         """Whether calls are in place."""
         if self._plan is None:
-            return CollectiveBufferMode.ANY
+            return CollectiveBufferMode.ANY if self._host is None else CollectiveBufferMode(self._host.buffer_mode)
         return CollectiveBufferMode.IN_PLACE if self._plan.is_in_place else CollectiveBufferMode.OUT_OF_PLACE
 
     def _find_target(self) -> Target:
@@ -138,9 +152,14 @@ class Algorithm:
         enqueued on `stream`, else it is complete when it returns; the memory must exist until then.
 
         Returns 0. If the algorithm does not serve the call, logs why and returns 5 (`CommResult.COMM_INVALID_USAGE`), on
-        all ranks. Raises `mscclpp_rs.Error` for other failures.
+        all ranks. Raises `mscclpp_rs.Error` for other failures. Algorithms of capsules take `extras`, `symmetric_memory` and
+        `accum_dtype`, return what their functions return, and raise what these throw.
         """
         comm = checked(comm)
+        memory = ((int(input_buffer), input_size), (int(output_buffer), output_size))
+        if self._host is not None:
+            native = (DataType(dtype), ReduceOp(op), int(stream), nblocks, nthreads_per_block, symmetric_memory, extras or {}, accum_dtype)
+            return self._host.launch(comm, *memory, *native)
         if accum_dtype is not None and accum_dtype != dtype:
             raise ValueError(f"expected sums in the elements' type {dtype!r}, found accum_dtype {accum_dtype!r}")
         if extras:
@@ -149,15 +168,13 @@ class Algorithm:
             if not self._kernel.serves(input_size, output_size):
                 _logger.warning("%s of %d bytes with %s: expected at most %d bytes", self.collective, input_size, self.name, self._range[1])
                 return int(CommResult.COMM_INVALID_USAGE)
-            memory = ((int(input_buffer), input_size), (int(output_buffer), output_size))
             self._kernel.launch(comm, *memory, dtype, op, int(stream), nblocks, nthreads_per_block)
             return int(CommResult.COMM_SUCCESS)
         try:
             execute(
                 comm,
                 self._find_target(),
-                (int(input_buffer), input_size),
-                (int(output_buffer), output_size),
+                *memory,
                 dtype,
                 op,
                 int(stream),
@@ -171,10 +188,21 @@ class Algorithm:
             return int(CommResult.COMM_INVALID_USAGE)
         return int(CommResult.COMM_SUCCESS)
 
+    def synchronize(self, comm: Communicator, stream: int = 0) -> None:
+        """Waits until the kernels of an algorithm on a stream are complete.
+
+        Raises `mscclpp_rs.Error` with the channel if one has waited longer than the timeout. Plans and built-in algorithms have no kernels of
+        their own to wait for: `torch.cuda.synchronize` waits for them.
+        """
+        native = self._host or self._kernel
+        if native is not None:
+            native.synchronize(checked(comm), int(stream))
+
     def reset(self) -> None:
         """Drops the connections of a kernel's ranks. What is prepared for others belongs to the communicator: `Executor.reset` releases it."""
-        if self._kernel is not None:
-            self._kernel.reset()
+        native = self._host or self._kernel
+        if native is not None:
+            native.reset()
 
 
 class AlgorithmBuilder:

@@ -6,11 +6,14 @@ import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mscclpp._core.algorithm import Algorithm
 from mscclpp._core.comm import ExecutionPlan
 from mscclpp._core.native import HEADER, NativeModule
+from mscclpp._core.native_module import load_module, module_image
+from mscclpp._core.native_source import has_host_code
 from mscclpp.language.program import CollectiveProgram
 from mscclpp.language.utils import AlgoSpec
 from mscclpp_rs._native import compile_image
@@ -44,14 +47,14 @@ class DslCompiler:
 
 
 class NativeCodeCompiler:
-    """`mscclpp.compile_native`: compiles kernels of CUDA source by NVRTC, and loads them on the current device.
+    """`mscclpp.compile_native`: compiles CUDA sources, and loads their kernels on the current device.
 
-    Images are cached between processes (`MSCCLPP_CACHE`). The reference compiles C++ for the host with nvcc; host code, pybind11 and the
-    reference's C++ classes are not supported: a source has kernels alone, and may include the headers of the device code and
-    `mscclpp_native.h`.
+    A source that includes headers of the C++ interface (`mscclpp/...`), pybind11's or Python's has host code: the host's C++ compiler makes
+    a module of Python of it. Other sources have kernels alone, and may include the headers of the device code and `mscclpp_native.h`. NVRTC
+    compiles device code. All is cached between processes (`MSCCLPP_CACHE`).
     """
 
-    def __call__(self, name: str, file: str | os.PathLike[str] | None = None, **options: Any) -> NativeModule:
+    def __call__(self, name: str, file: str | os.PathLike[str] | None = None, **options: Any) -> NativeModule | ModuleType:
         return self.compile(name, file, **options)
 
     def compile(
@@ -62,14 +65,16 @@ class NativeCodeCompiler:
         source: str | None = None,
         headers: Mapping[str, str] | None = None,
         defines: Mapping[str, str] | None = None,
-    ) -> NativeModule:
-        """Returns the kernels of `file`, or of the text `source`. `headers`: texts by name, beside those of the device code. `defines`: macros.
+    ) -> NativeModule | ModuleType:
+        """Returns the module of `file`, or of the text `source`. `headers`: texts by name for device code. `defines`: macros.
 
-        Raises `FileNotFoundError` for a missing file, `mscclpp_rs.UnsupportedError` without CUDA devices, and `mscclpp_rs.Error` with the
-        reason if NVRTC is missing, or with its messages if the source does not compile.
+        Raises `FileNotFoundError` for a missing file, `mscclpp_rs.UnsupportedError` without CUDA devices or if the host's compiler or headers
+        are missing, and `mscclpp_rs.Error` with the reason if NVRTC is missing, or with a compiler's messages if the source does not compile.
         """
         title, text = _text(name, file, source)
         _find_nvrtc()
+        if has_host_code(text):
+            return load_module(name, title, text, _folder(file), dict(headers or {}), dict(defines or {}))
         return NativeModule(name, title, text, dict(headers or {}), dict(defines or {}))
 
     def compile_image(
@@ -85,6 +90,8 @@ class NativeCodeCompiler:
         """Returns machine code for devices of a compute capability, such as `(9, 0)`, and the output of the compiler. Needs no device."""
         title, text = _text(name, file, source)
         _find_nvrtc()
+        if has_host_code(text):
+            return module_image(name, title, text, _folder(file), dict(headers or {}), dict(defines or {}), capability)
         return compile_image(title, text, [HEADER, *(headers or {}).items()], list((defines or {}).items()), capability)
 
 
@@ -95,6 +102,11 @@ def _text(name: str, file: str | os.PathLike[str] | None, source: str | None) ->
     if file is None:
         return f"{name}.cu", str(source)
     return Path(file).name, Path(file).read_text(encoding="utf-8")
+
+
+def _folder(file: str | os.PathLike[str] | None) -> Path:
+    """Returns the folder of a source's own headers."""
+    return Path.cwd() if file is None else Path(file).resolve().parent
 
 
 def _find_nvrtc() -> None:

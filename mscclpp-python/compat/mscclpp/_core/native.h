@@ -6,7 +6,7 @@
 namespace mscclpp {
 
 /// The largest number of ranks of an algorithm.
-constexpr uint32_t kMaxNativeRanks = 16;
+constexpr uint32_t kMaxNativeRanks = 48;
 
 /// A call of an algorithm: the same numbers on all ranks, but for `rank` and the addresses.
 struct NativeCall {

@@ -21,7 +21,7 @@ HEADER = ("mscclpp_native.h", resources.files("mscclpp._core").joinpath("native.
 # As in the header: what precedes the barrier and the channels, and the length of a channel.
 _CALL = struct.Struct("<7Q4I")
 _CHANNEL_BYTES = 72
-_MAX_RANKS = 16
+_MAX_RANKS = 48
 # The collectives by name, with how many of the smaller buffer make the larger one: as input, and as output.
 _COLLECTIVES: dict[str, Callable[[int], tuple[int, int]]] = {
     "allreduce": lambda ranks: (1, 1),

@@ -1,0 +1,231 @@
+"""Division of a CUDA source into what the host's compiler and what the compiler of device code compiles.
+
+A toolkit's compiler does this itself; here each of two compilers gets one text, with the lines of the source. Host code is the source
+without the bodies of kernels, and with launches as calls. Device code is what kernels consist of: all functions, types and variables with
+`__global__`, `__device__` or `__constant__`, and the types and constants that these name, but no other function of the host.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mscclpp._core.native_items import Item, after_angles, items
+from mscclpp._core.native_tokens import Token, closing, tokens
+from mscclpp_rs import InvalidInputError
+
+__all__ = ["device_text", "has_host_code", "host_text", "with_own_headers"]
+
+_INCLUDE = re.compile(r"#\s*include\s*([<\"])([^>\"]+)[>\"]")
+_QUOTED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"([^\"\n]+)\"[^\n]*$", re.MULTILINE)
+_OF_DEVICES = frozenset({"__global__", "__device__", "__constant__", "__managed__"})
+# Attributes of kernels that have no meaning for the functions that kernels are made of.
+_BOUNDS = frozenset({"__launch_bounds__", "__cluster_dims__", "__maxnreg__"})
+
+
+def has_host_code(text: str) -> bool:
+    """Returns whether a source has host code: whether it includes headers of the C++ interface or of Python."""
+    names = (match[2] for match in _INCLUDE.finditer(text))
+    return any(name == "Python.h" or name.startswith(("mscclpp/", "pybind11/")) for name in names)
+
+
+def with_own_headers(name: str, text: str, folder: Path) -> str:
+    """Returns a source with the texts of the headers in its folder, each once."""
+    seen: set[Path] = set()
+
+    def expand(name: str, text: str, folder: Path) -> str:
+        def replace(match: re.Match[str]) -> str:
+            path = (folder / match[1]).resolve()
+            if not path.is_file():
+                return match[0]
+            after = f'#line {text.count(chr(10), 0, match.end()) + 2} "{name}"'
+            if path in seen:
+                return ""
+            seen.add(path)
+            inner = expand(match[1], path.read_text(encoding="utf-8"), path.parent)
+            return f'#line 1 "{match[1]}"\n{inner}\n{after}'
+
+        return _QUOTED.sub(replace, text)
+
+    return expand(name, text, folder)
+
+
+class _Edits:
+    """Replacements of parts of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._edits: list[tuple[int, int, str]] = []
+
+    def replace(self, begin: int, end: int, by: str) -> None:
+        """Replaces a part, and keeps its lines."""
+        lines = self._text.count("\n", begin, end) - by.count("\n")
+        self._edits.append((begin, end, by + "\n" * lines))
+
+    def made(self) -> str:
+        parts, at = [], 0
+        for begin, end, by in sorted(self._edits):
+            # Of two that overlap, the first one contains the other.
+            if begin >= at:
+                parts += [self._text[at:begin], by]
+                at = end
+        return "".join([*parts, self._text[at:]])
+
+
+def host_text(name: str, text: str) -> str:
+    """Returns what the host's compiler compiles."""
+    code, edits = tokens(text), _Edits(text)
+    for index, token in enumerate(code):
+        if token.text in ("__global__", "__device__"):
+            body = _body(code, index)
+            if body is not None:
+                end = closing(code, body, name, text)
+                edits.replace(code[body].end, code[end].begin, "")
+        if _is_run(code, index, "<", 3):
+            begin = _callee(code, index)
+            end = _end_of_launch(code, index, name, text)
+            callee = text[code[begin].begin : code[index - 1].end]
+            edits.replace(code[begin].begin, code[index + 2].end, f"::mscclpp::native::launch<(&{callee})>(")
+            edits.replace(code[end].begin, code[end + 2].end, ")")
+    return f'#line 1 "{name}"\n{edits.made()}\n#include <mscclpp/native/module.hpp>\n'
+
+
+def _body(code: list[Token], at: int) -> int | None:
+    """Returns the index of the brace before the body of a device function; `None` if it is none, or if the host calls it too."""
+    first = at
+    while first > 0 and not (code[first - 1].kind == "directive" or code[first - 1].text in (";", "{", "}")):
+        first -= 1
+    depth, index = 0, first - 1
+    has_parameters = False
+    while index + 1 < len(code):
+        index += 1
+        token = code[index].text
+        if token == "template" and index + 1 < len(code) and code[index + 1].text == "<":
+            index = after_angles(code, index + 1) - 1
+            continue
+        if token in ("(", "["):
+            depth += 1
+            has_parameters = has_parameters or token == "("
+        elif token in (")", "]"):
+            depth -= 1
+        elif depth == 0 and (token in ("__host__", "constexpr") or token == ";" or token == "=" and not has_parameters):
+            return None
+        elif depth == 0 and token == "{":
+            return index if has_parameters else None
+    return None
+
+
+def _is_run(code: list[Token], at: int, sign: str, length: int) -> bool:
+    """Returns whether equal signs follow each other without space."""
+    run = code[at : at + length]
+    return len(run) == length and not any(token.text != sign for token in run) and run[-1].end - run[0].begin == length
+
+
+def _callee(code: list[Token], at: int) -> int:
+    """Returns the index of the first token of the kernel's name before a launch."""
+    index = at - 1
+    if index >= 0 and code[index].text == ">":
+        depth = 0
+        while index >= 0:
+            depth += {">": 1, "<": -1}.get(code[index].text, 0)
+            index -= 1
+            if depth == 0:
+                break
+    # The name and its scopes.
+    while index > 2 and code[index - 1].text == ":" and code[index - 2].text == ":":
+        index -= 3 if code[index - 3].kind == "word" else 2
+    return max(index, 0)
+
+
+def _end_of_launch(code: list[Token], at: int, name: str, text: str) -> int:
+    """Returns the index of the first of the three signs that end a launch's numbers."""
+    index = at + 3
+    while index < len(code):
+        if code[index].text in ("(", "[", "{"):
+            index = closing(code, index, name, text)
+        elif _is_run(code, index, ">", 3):
+            return index
+        elif code[index].text == ";":
+            break
+        index += 1
+    line = text.count("\n", 0, code[at].begin) + 1
+    raise InvalidInputError(f"{name}:{line}: expected '>>>' after '<<<', found none")
+
+
+def device_text(name: str, text: str, kernels: list[str]) -> str:
+    """Returns what the compiler of device code compiles: `kernels` become `mscclpp_kernel_0` and so on, each with one argument."""
+    code = tokens(text)
+    kept = _kept(items(code, name, text), code)
+    edits, at = _Edits(text), 0
+    for item in kept:
+        begin, end = code[item.begin].begin, code[item.end - 1].end
+        edits.replace(at, begin, " ")
+        at = end
+        _adapt(code, item, edits, name, text)
+    edits.replace(at, len(text), " ")
+    entries = [f"MSCCLPP_KERNEL(mscclpp_kernel_{number}, {kernel})" for number, kernel in enumerate(kernels)]
+    head = f'#define MSCCLPP_DEVICE_COMPILE\n#include "mscclpp/native/entry.hpp"\n#line 1 "{name}"\n'
+    return f"{head}{edits.made()}\n" + "".join(f"{entry}\n" for entry in entries)
+
+
+def _kept(found: list[Item], code: list[Token]) -> list[Item]:
+    """Returns the items of device code, in order."""
+    kept = {index for index, item in enumerate(found) if item.is_scope or _is_device_directive(item, code) or item.words & _OF_DEVICES}
+    by_name: dict[str, list[int]] = {}
+    for index, item in enumerate(found):
+        for known in item.names if item.is_shared else ():
+            by_name.setdefault(known, []).append(index)
+    pending = list(kept)
+    while pending:
+        for word in found[pending.pop()].words:
+            for index in by_name.pop(word, ()):
+                if index not in kept:
+                    kept.add(index)
+                    pending.append(index)
+    return [found[index] for index in sorted(kept)]
+
+
+def _is_device_directive(item: Item, code: list[Token]) -> bool:
+    """Returns whether a directive is for device code: all but those that include headers of the host."""
+    token = code[item.begin]
+    include = _INCLUDE.match(token.text)
+    if token.kind != "directive" or include is None:
+        return token.kind == "directive"
+    return include[2].startswith("mscclpp/") and not include[2].startswith("mscclpp/ext/")
+
+
+def _adapt(code: list[Token], item: Item, edits: _Edits, name: str, text: str) -> None:
+    """Makes functions of the kernels of an item, and declares shared memory by a macro."""
+    index = item.begin
+    while index < item.end:
+        token = code[index]
+        if token.text == "__global__":
+            edits.replace(token.begin, token.end, "__device__")
+        elif token.text in _BOUNDS and index + 1 < item.end and code[index + 1].text == "(":
+            end = closing(code, index + 1, name, text)
+            edits.replace(token.begin, code[end].end, " ")
+            index = end
+        elif token.text == "__shared__":
+            index = _declare_shared(code, index, item, edits, name, text)
+        index += 1
+
+
+def _declare_shared(code: list[Token], at: int, item: Item, edits: _Edits, name: str, text: str) -> int:
+    """Declares a variable of shared memory by a macro. Returns the index of the token before the semicolon."""
+    line = text.count("\n", 0, code[at].begin) + 1
+    if at > item.begin and code[at - 1].text == "extern":
+        raise InvalidInputError(f"{name}:{line}: expected shared memory of a fixed size, found 'extern __shared__', which is not supported")
+    variable, end = "", at + 1
+    while end < item.end and code[end].text != ";":
+        if code[end].text == ",":
+            raise InvalidInputError(f"{name}:{line}: expected one variable of shared memory in a declaration, found several; declare each one")
+        if code[end].text in ("[", "(", "{"):
+            end = closing(code, end, name, text)
+        elif code[end].text == "<":
+            end = after_angles(code, end) - 1
+        elif code[end].kind == "word":
+            variable = code[end].text
+        end += 1
+    edits.replace(code[at].begin, code[at].end, f"MSCCLPP_SHARED({variable}, ")
+    edits.replace(code[end - 1].end, code[end - 1].end, ")")
+    return end - 1

@@ -1,0 +1,9 @@
+// Executors run plans; native algorithms have none.
+#pragma once
+#include "mscclpp/core.hpp"
+
+namespace mscclpp {
+
+class Executor;
+
+}  // namespace mscclpp

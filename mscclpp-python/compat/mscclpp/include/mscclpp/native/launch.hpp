@@ -1,0 +1,107 @@
+// Launches of kernels, which `compile_native` has made of `kernel<<<grid, block, shared, stream>>>(arguments)`.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "mscclpp/native/pack.hpp"
+#include "mscclpp/native/python.hpp"
+
+namespace mscclpp {
+namespace native {
+
+/// A kernel that the source launches.
+struct KernelEntry {
+  std::string name;
+  /// Its function in Python, once the device code is compiled.
+  PyObject* kernel = nullptr;
+  KernelEntry* next;
+
+  explicit KernelEntry(std::string_view kernel_name) : name(kernel_name), next(first()) { first() = this; }
+  /// The kernels of the module, as a list.
+  static KernelEntry*& first() {
+    static KernelEntry* entry = nullptr;
+    return entry;
+  }
+};
+
+/// Returns the name of a function, as a compiler prints it: `allreduce<float>`.
+template <auto Kernel>
+std::string_view kernel_name() {
+  const std::string_view text = __PRETTY_FUNCTION__;
+  const std::size_t begin = text.find("Kernel = ") + 9;
+  std::string_view name = text.substr(begin, text.find_last_of("];") - begin);
+  // GCC continues with the type of the result.
+  const std::size_t end = name.find("; std::string_view");
+  if (end != std::string_view::npos) name = name.substr(0, end);
+  if (name.substr(0, 1) == "&") name.remove_prefix(1);
+  return name;
+}
+
+/// The entry of a kernel. It is made when the module is loaded, for every kernel with a launch in the source.
+template <auto Kernel>
+struct EntryOf {
+  static inline KernelEntry entry{kernel_name<Kernel>()};
+};
+
+template <typename Kernel>
+struct Parameters;
+
+template <>
+struct Parameters<void (*)()> {
+  static Pack<> pack() { return {0}; }
+};
+template <typename Only>
+struct Parameters<void (*)(Only)> {
+  template <typename Argument>
+  static Pack<Only> pack(Argument&& argument) {
+    return {static_cast<Only>(std::forward<Argument>(argument))};
+  }
+};
+template <typename First, typename Second, typename... Rest>
+struct Parameters<void (*)(First, Second, Rest...)> {
+  template <typename Argument, typename... Arguments>
+  static Pack<First, Second, Rest...> pack(Argument&& argument, Arguments&&... rest) {
+    static_assert(sizeof...(Arguments) == 1 + sizeof...(Rest), "expected as many arguments of a kernel as it has parameters");
+    return {static_cast<First>(std::forward<Argument>(argument)),
+            Parameters<void (*)(Second, Rest...)>::pack(std::forward<Arguments>(rest)...)};
+  }
+};
+
+/// A launch, before it has arguments.
+template <auto Kernel>
+struct Launch {
+  dim3 grid, block;
+  std::size_t shared;
+  cudaStream_t stream;
+
+  template <typename... Arguments>
+  void operator()(Arguments&&... arguments) const {
+    const auto pack = Parameters<decltype(Kernel)>::pack(std::forward<Arguments>(arguments)...);
+    KernelEntry& entry = EntryOf<Kernel>::entry;
+    if (grid.y != 1 || grid.z != 1 || block.y != 1 || block.z != 1 || shared != 0) {
+      throw std::invalid_argument("launch of " + entry.name +
+                                  ": expected blocks and threads of one dimension and no dynamic shared memory, found a grid of " +
+                                  text(grid) + ", blocks of " + text(block) + " threads and " + std::to_string(shared) + " bytes");
+    }
+    if (entry.kernel == nullptr) throw std::logic_error("launch of " + entry.name + " before compile_native has returned");
+    Lock lock;
+    PyObject* launched = PyObject_CallMethod(entry.kernel, "launch", "KIIy#", reinterpret_cast<unsigned long long>(stream), grid.x,
+                                             block.x, reinterpret_cast<const char*>(&pack), static_cast<Py_ssize_t>(sizeof(pack)));
+    checked(launched);
+  }
+
+  static std::string text(const dim3& v) { return std::to_string(v.x) + "x" + std::to_string(v.y) + "x" + std::to_string(v.z); }
+};
+
+/// The four numbers between `<<<` and `>>>`.
+template <auto Kernel>
+Launch<Kernel> launch(dim3 grid, dim3 block, std::size_t shared = 0, cudaStream_t stream = nullptr) {
+  return {grid, block, shared, stream};
+}
+
+}  // namespace native
+}  // namespace mscclpp

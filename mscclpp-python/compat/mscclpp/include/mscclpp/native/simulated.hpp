@@ -1,0 +1,149 @@
+// CUDA's names for kernels, on a simulated device. Threads are coroutines of one thread of the CPU, and blocks have one dimension. Loads and
+// stores of a kernel are those of the CPU; only those of channels and packets are delayed (dev/sim).
+#pragma once
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "mscclpp/native/vectors.hpp"
+
+#define __device__
+#define __host__
+#define __constant__
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __align__(bytes) alignas(bytes)
+#define __restrict__ __restrict
+
+/// Declares a variable of the block's shared memory.
+#define MSCCLPP_SHARED(name, ...)        \
+  struct name##_shared {                 \
+    __VA_ARGS__;                         \
+  };                                     \
+  static const char name##_shared_key = 0; \
+  auto& name = static_cast<name##_shared*>(sim_shared_at(&name##_shared_key, sizeof(name##_shared)))->name
+
+#define threadIdx (uint3{dev_thread(), 0, 0})
+#define blockIdx (uint3{dev_block(), 0, 0})
+#define blockDim (dim3(dev_threads()))
+#define gridDim (dim3(dev_blocks()))
+constexpr int warpSize = 32;
+
+static inline void __syncthreads() { dev_sync(); }
+static inline int __syncthreads_count(int predicate) { return static_cast<int>(dev_sync_count(predicate != 0)); }
+static inline int __syncthreads_or(int predicate) { return dev_sync_count(predicate != 0) != 0; }
+static inline int __syncthreads_and(int predicate) { return dev_sync_count(predicate == 0) == 0; }
+static inline void __threadfence() {}
+static inline void __threadfence_block() {}
+static inline void __threadfence_system() {}
+static inline void __nanosleep(unsigned) { dev_relax(); }
+static inline long long clock64() { return static_cast<long long>(dev_now()); }
+
+namespace mscclpp {
+namespace native {
+
+/// A warp of a block: its threads that have arrived at a sync, and a value of each.
+struct Warp {
+  uint32_t arrived, syncs;
+  uint64_t values[32];
+};
+
+static inline Warp& this_warp() {
+  static const char key = 0;
+  return static_cast<Warp*>(sim_shared_at(&key, 32 * sizeof(Warp)))[dev_thread() / 32];
+}
+
+/// Waits for as many threads of the warp as a mask has, or all that there are.
+static inline void sync_warp(uint32_t mask) {
+  Warp& warp = this_warp();
+  const uint32_t first = dev_thread() / 32 * 32, left = dev_threads() - first;
+  const uint32_t present = left >= 32 ? 0xffffffffu : (1u << left) - 1;
+  const uint32_t syncs = warp.syncs;
+  if (++warp.arrived >= static_cast<uint32_t>(__builtin_popcount(mask & present))) {
+    warp.arrived = 0;
+    ++warp.syncs;
+    return;
+  }
+  while (warp.syncs == syncs) dev_relax();
+}
+
+template <typename T>
+static inline T exchange(uint32_t mask, T value, uint32_t from) {
+  static_assert(sizeof(T) <= 8, "a value of at most 8 bytes");
+  Warp& warp = this_warp();
+  std::memcpy(&warp.values[dev_thread() % 32], &value, sizeof(T));
+  sync_warp(mask);
+  if (from < 32) std::memcpy(&value, &warp.values[from], sizeof(T));
+  sync_warp(mask);
+  return value;
+}
+
+/// Changes a value at once, as no other coroutine runs meanwhile. Returns the previous one.
+template <typename T, typename Change>
+static inline T atomic(T* at, const Change& change) {
+  const T before = *at;
+  *at = change(before);
+  return before;
+}
+
+}  // namespace native
+}  // namespace mscclpp
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu) { mscclpp::native::sync_warp(mask); }
+template <typename T>
+static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
+  const unsigned own = dev_thread() % 32, base = own / width * width;
+  return mscclpp::native::exchange(mask, value, base + static_cast<unsigned>(lane) % width);
+}
+template <typename T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int = 32) {
+  return mscclpp::native::exchange(mask, value, (dev_thread() % 32) ^ static_cast<unsigned>(lanes));
+}
+template <typename T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32) {
+  const unsigned own = dev_thread() % 32, to = own + lanes;
+  return mscclpp::native::exchange(mask, value, to / width == own / width ? to : own);
+}
+template <typename T>
+static inline T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32) {
+  const unsigned own = dev_thread() % 32;
+  return mscclpp::native::exchange(mask, value, own % width >= lanes ? own - lanes : own);
+}
+
+template <typename T>
+static inline T atomicAdd(T* at, T value) {
+  return mscclpp::native::atomic(at, [&](T before) { return static_cast<T>(before + value); });
+}
+template <typename T>
+static inline T atomicSub(T* at, T value) {
+  return mscclpp::native::atomic(at, [&](T before) { return static_cast<T>(before - value); });
+}
+template <typename T>
+static inline T atomicMax(T* at, T value) {
+  return mscclpp::native::atomic(at, [&](T before) { return before < value ? value : before; });
+}
+template <typename T>
+static inline T atomicMin(T* at, T value) {
+  return mscclpp::native::atomic(at, [&](T before) { return value < before ? value : before; });
+}
+template <typename T>
+static inline T atomicExch(T* at, T value) {
+  return mscclpp::native::atomic(at, [&](T) { return value; });
+}
+template <typename T>
+static inline T atomicCAS(T* at, T expected, T value) {
+  return mscclpp::native::atomic(at, [&](T before) { return before == expected ? value : before; });
+}
+template <typename T>
+static inline T __ldg(const T* at) {
+  return *at;
+}
+template <typename T>
+static inline T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <typename T>
+static inline T max(T a, T b) {
+  return a < b ? b : a;
+}
