@@ -81,13 +81,17 @@ def host_text(name: str, text: str) -> str:
             if body is not None:
                 end = closing(code, body, name, text)
                 edits.replace(code[body].end, code[end].begin, "")
+        elif token.text == "__noinline__":
+            # A word of the C++ library's headers, which no macro may replace.
+            edits.replace(token.begin, token.end, " ")
         if _is_run(code, index, "<", 3):
             begin = _callee(code, index)
             end = _end_of_launch(code, index, name, text)
             callee = text[code[begin].begin : code[index - 1].end]
             edits.replace(code[begin].begin, code[index + 2].end, f"::mscclpp::native::launch<(&{callee})>(")
             edits.replace(code[end].begin, code[end + 2].end, ")")
-    return f'#line 1 "{name}"\n{edits.made()}\n#include <mscclpp/native/module.hpp>\n'
+    head = f'#include <mscclpp/native/launch.hpp>\n#line 1 "{name}"\n'
+    return f"{head}{edits.made()}\n#include <mscclpp/native/module.hpp>\n"
 
 
 def _body(code: list[Token], at: int) -> int | None:

@@ -14,7 +14,6 @@
 #define __host__
 #define __constant__
 #define __forceinline__ inline
-#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) alignas(bytes)
 #define __restrict__ __restrict
