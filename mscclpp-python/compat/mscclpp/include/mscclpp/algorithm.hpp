@@ -128,17 +128,17 @@ class NativeAlgorithm : public Algorithm {
   using ContextKeyGenFunc = std::function<AlgorithmCtxKey(const void*, void*, std::size_t, std::size_t, DataType, bool)>;
 
   /// `kernelFunc` is a `KernelFunc`, or one without the last parameter, the type of sums.
-  template <typename Kernel>
-  NativeAlgorithm(std::string name, std::string collective, InitFunc initFunc, Kernel kernelFunc, ContextInitFunc contextInitFunc,
-                  ContextKeyGenFunc contextKeyGenFunc, std::size_t minMessageSize = 0, std::size_t maxMessageSize = UINT64_MAX,
+  template <typename Init, typename Kernel, typename ContextInit, typename ContextKeyGen>
+  NativeAlgorithm(std::string name, std::string collective, Init initFunc, Kernel kernelFunc, ContextInit contextInitFunc,
+                  ContextKeyGen contextKeyGenFunc, std::size_t minMessageSize = 0, std::size_t maxMessageSize = UINT64_MAX,
                   CollectiveBufferMode bufferMode = CollectiveBufferMode::Any, std::unordered_map<std::string, std::uint64_t> tags = {},
                   Constraint constraint = {})
       : name_(std::move(name)),
         collective_(std::move(collective)),
-        init_(std::move(initFunc)),
+        init_(init_of(std::move(initFunc))),
         kernel_(kernel_of(std::move(kernelFunc))),
-        make_context_(std::move(contextInitFunc)),
-        key_of_(std::move(contextKeyGenFunc)),
+        make_context_(context_of(std::move(contextInitFunc))),
+        key_of_(key_function_of(std::move(contextKeyGenFunc))),
         range_(minMessageSize, maxMessageSize),
         mode_(bufferMode),
         tags_(std::move(tags)),
@@ -195,6 +195,31 @@ class NativeAlgorithm : public Algorithm {
         return kernel(context, input, output, inputSize, outputSize, dtype, op, stream, blocks, threads, extras);
       };
     }
+  }
+
+  // Each states what is expected, which a conversion that fails does not.
+
+  template <typename Init>
+  static InitFunc init_of(Init init) {
+    constexpr bool is_right = std::is_constructible_v<InitFunc, Init>;
+    static_assert(is_right, "expected as initFunc of mscclpp::NativeAlgorithm a function of (std::shared_ptr<Communicator>)");
+    if constexpr (is_right) return InitFunc(std::move(init));
+  }
+  template <typename ContextInit>
+  static ContextInitFunc context_of(ContextInit init) {
+    constexpr bool is_right = std::is_constructible_v<ContextInitFunc, ContextInit>;
+    static_assert(is_right,
+                  "expected as contextInitFunc of mscclpp::NativeAlgorithm a function of (std::shared_ptr<Communicator>, const void* input, "
+                  "void* output, size_t inputSize, size_t outputSize, DataType) that returns a std::shared_ptr<void>");
+    if constexpr (is_right) return ContextInitFunc(std::move(init));
+  }
+  template <typename ContextKeyGen>
+  static ContextKeyGenFunc key_function_of(ContextKeyGen key) {
+    constexpr bool is_right = std::is_constructible_v<ContextKeyGenFunc, ContextKeyGen>;
+    static_assert(is_right,
+                  "expected as contextKeyGenFunc of mscclpp::NativeAlgorithm a function of (const void* input, void* output, "
+                  "size_t inputSize, size_t outputSize, DataType, bool symmetricMemory) that returns an AlgorithmCtxKey");
+    if constexpr (is_right) return ContextKeyGenFunc(std::move(key));
   }
 
   std::string name_, collective_;
