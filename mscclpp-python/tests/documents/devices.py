@@ -3,8 +3,10 @@ devices, with `MSCCLPP_MASTER_ADDR` and `MSCCLPP_MASTER_PORT`."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import tempfile
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import torch
 import torch.distributed as dist
 from blocks import documents, read
+from native import framed
 
 import mscclpp
 import mscclpp.utils as mscclpp_utils
@@ -139,12 +142,32 @@ def arguments_of_calls(comm: mscclpp.CommGroup) -> None:
     is_sum(output)
 
 
+def native_algorithm(comm: mscclpp.CommGroup) -> None:
+    """The source of 001:11, compiled by 001:12 and 001:13 as they stand."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        source = Path(folder) / "customized_allgather.cu"
+        source.write_text(framed(DOCUMENTS["001"][10].text), encoding="utf-8")
+        names = run("001", 12, {"__file__": str(source)})
+        assert names["algorithm"].name == "allgather", names["algorithm"]
+        custom = run("001", 13, common())["CustomizedComm"](comm)
+    for count in (100, 1 << 10):
+        gathered = shared(count * SIZE, torch.float32)
+        own = gathered[RANK * count : (RANK + 1) * count]
+        own.copy_(torch.arange(count) + 1000 * RANK)
+        custom.all_gather(own, gathered, stream=torch.cuda.current_stream())
+        torch.cuda.synchronize()
+        expected = torch.cat([torch.arange(count) + 1000 * rank for rank in range(SIZE)])
+        assert torch.equal(gathered.cpu().to(torch.int64).flatten(), expected), gathered
+        comm.barrier()
+
+
 # The names of the tests, and whether their blocks are for a node of eight ranks.
 TESTS: list[tuple[Callable[[mscclpp.CommGroup], None], bool]] = [
     (default_algorithms, False),
     (program_of_a_specification, False),
     (arguments_of_calls, False),
     (tuning, False),
+    (native_algorithm, False),
     (registered_plan, True),
     (plan_of_nccl, True),
 ]
