@@ -13,7 +13,7 @@ use crate::scripts::{VERSIONS, installed, python_of};
 const EXAMPLES: [&str; 4] = ["default_algorithms", "dsl_algorithm", "tuning", "registered_plans"];
 
 /// Examples that need devices.
-const ON_DEVICES: [&str; 2] = ["plan_for_nccl", "native_algorithm"];
+const ON_DEVICES: [&str; 3] = ["plan_for_nccl", "native_algorithm", "native_modules"];
 
 /// Seconds after which a job has failed.
 const TIMEOUT: &str = "600";
@@ -76,6 +76,16 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
         let script = sources().join(format!("examples/{name}.py"));
         trials.push(on_devices(format!("example_{name}_on_simulated_devices"), &python, package, script, None, 2, 1));
     }
+    // More ranks than a node usually has take a minute.
+    for (ranks, is_repeated) in [(4, false), (18, true)] {
+        let name = format!("example_native_modules_of_{ranks}_ranks_on_simulated_devices");
+        let script = sources().join("examples/native_modules.py");
+        let trial = on_devices(name, &python, package, script, None, ranks, 1);
+        trials.push(if is_repeated { trial.with_ignored_flag(true) } else { trial });
+    }
+    let script = sources().join("tests/native/errors.py");
+    let name = "failures_of_native_algorithms_arrive_by_name_on_simulated_devices".into();
+    trials.push(on_devices(name, &python, package, script, None, 2, 1));
     for (ranks, is_repeated) in [(2, false), (8, true)] {
         let name = format!("documents_of_{ranks}_ranks_run_on_simulated_devices");
         let script = sources().join("tests/documents/devices.py");
@@ -173,9 +183,12 @@ fn on_devices(
         let mut path = package.into_os_string();
         client.iter().for_each(|folder| path.push(format!(":{}", folder.display())));
         let port = Port::new();
+        // One rank compiles, the others find what it has made.
+        let cache = tempfile::tempdir()?;
         let command = format!(
-            "export MSCCLPP_MASTER_ADDR=127.0.0.1 MSCCLPP_MASTER_PORT={}; {}exec \"$0\" \"$@\"",
+            "export MSCCLPP_MASTER_ADDR=127.0.0.1 MSCCLPP_MASTER_PORT={} MSCCLPP_CACHE='{}'; {}exec \"$0\" \"$@\"",
             port.number,
+            cache.path().display(),
             if hosts > 1 {
                 format!("export MSCCLPP_HOST_ID=host$((RANK * {hosts} / WORLD_SIZE)); ")
             } else {
@@ -185,7 +198,8 @@ fn on_devices(
         let output = Command::new("timeout")
             .arg(TIMEOUT)
             .arg(sources().join("../scripts/simulated-cuda.sh"))
-            .args(["-n", &ranks.to_string(), "--nccl", "--multicast", "8", "--", "bash", "-c", &command])
+            .args(["-n", &ranks.to_string(), "--devices", &ranks.max(8).to_string()])
+            .args(["--nccl", "--multicast", "8", "--", "bash", "-c", &command])
             .arg(&python)
             .arg(&script)
             .args(client.map(|folder| folder.join(SGLANG)))

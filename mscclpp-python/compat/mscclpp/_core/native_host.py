@@ -10,7 +10,7 @@ import json
 from collections import deque
 from typing import Any
 
-from mscclpp_rs import Error, InvalidInputError
+from mscclpp_rs import Error, InvalidInputError, MismatchError
 from mscclpp_rs._native import AddressCommunicator, KernelChannels, KernelRegions
 
 __all__ = ["HostCommunicator"]
@@ -178,11 +178,11 @@ class HostCommunicator:
             for peer in range(rank):
                 tags, others = messages[rank]["built"][peer], messages[peer]["built"][rank]
                 if tags != others:
-                    raise Error(
+                    raise MismatchError(
                         f"buildSemaphore: expected ranks {peer} and {rank} to build semaphores with the same tags in one order, found "
                         f"{others} on rank {peer} and {tags} on rank {rank}",
-                        "mismatch",
                         rank=self.rank,
+                        operation="Algorithm.execute",
                     )
 
     def _share(self, own: list[tuple[int, int, int, int]], messages: list[dict[str, Any]]) -> None:
@@ -213,7 +213,8 @@ class HostCommunicator:
     def _check_progress(self, messages: list[dict[str, Any]]) -> None:
         waiting = [f"rank {rank} waits for {other['waits']}" for rank, other in enumerate(messages) if "waits" in other]
         if waiting:
-            raise Error(f"native algorithm: {'; '.join(waiting)}, which is not sent before all ranks wait or have returned", "mismatch")
+            message = f"native algorithm: {'; '.join(waiting)}, which is not sent before all ranks wait or have returned"
+            raise MismatchError(message, rank=self.rank, operation="Algorithm.execute")
 
     def _forget(self, messages: list[dict[str, Any]]) -> None:
         """Drops what was not received. All ranks continue with equal numbers of semaphores."""

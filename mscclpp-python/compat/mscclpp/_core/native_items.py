@@ -130,11 +130,14 @@ def _declaration(code: list[Token], begin: int, name: str, text: str) -> Item:
 
 def after_angles(code: list[Token], at: int) -> int:
     """Returns the index after the angle brackets that begin at an index."""
-    depth = 0
+    angles = brackets = 0
     while at < len(code):
-        depth += {"<": 1, ">": -1}.get(code[at].text, 0)
+        sign = code[at].text
+        brackets += {"(": 1, "[": 1, ")": -1, "]": -1}.get(sign, 0)
+        # Signs in brackets are comparisons.
+        angles += {"<": 1, ">": -1}.get(sign, 0) if brackets == 0 else 0
         at += 1
-        if depth == 0:
+        if angles == 0 and brackets == 0:
             break
     return at
 

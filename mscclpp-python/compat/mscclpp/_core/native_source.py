@@ -129,11 +129,14 @@ def _callee(code: list[Token], at: int) -> int:
     """Returns the index of the first token of the kernel's name before a launch."""
     index = at - 1
     if index >= 0 and code[index].text == ">":
-        depth = 0
+        # Its template arguments; signs in brackets are comparisons.
+        angles = brackets = 0
         while index >= 0:
-            depth += {">": 1, "<": -1}.get(code[index].text, 0)
+            sign = code[index].text
+            brackets += {")": 1, "]": 1, "(": -1, "[": -1}.get(sign, 0)
+            angles += {">": 1, "<": -1}.get(sign, 0) if brackets == 0 else 0
             index -= 1
-            if depth == 0:
+            if angles == 0 and brackets == 0:
                 break
     # The name and its scopes.
     while index > 2 and code[index - 1].text == ":" and code[index - 2].text == ":":

@@ -73,4 +73,4 @@ def closing(code: list[Token], at: int, name: str, text: str) -> int:
             if not expected:
                 return index
     line = text.count("\n", 0, code[at].begin) + 1
-    raise InvalidInputError(f"{name}:{line}: expected a bracket that closes '{all[at].text}', found none")
+    raise InvalidInputError(f"{name}:{line}: expected a bracket that closes '{code[at].text}', found none")

@@ -145,8 +145,13 @@ template <typename T>
 static inline cudaError_t cudaMalloc(T** pointer, size_t bytes) {
   return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
 }
+/// Waits for the device first: kernels may use the memory.
 static inline cudaError_t cudaFree(void* pointer) {
-  return pointer == nullptr ? cudaSuccess : mscclpp::native::Driver::call("cuMemFree_v2", mscclpp::native::address(pointer));
+  using mscclpp::native::Driver;
+  if (pointer == nullptr) return cudaSuccess;
+  const cudaError_t waited = Driver::call("cuCtxSynchronize");
+  const cudaError_t freed = Driver::call("cuMemFree_v2", mscclpp::native::address(pointer));
+  return waited != cudaSuccess ? waited : freed;
 }
 
 static inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {

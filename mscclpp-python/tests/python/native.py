@@ -1,0 +1,193 @@
+"""Sources with host code, without devices: how they are divided, and what is missing or wrong. `tests/native` has what needs devices."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import mscclpp
+import mscclpp_rs
+from mscclpp._core.native_source import device_text, has_host_code, host_text, with_own_headers
+
+ALGORITHM = """
+#include <Python.h>
+#include <mscclpp/algorithm.hpp>
+
+std::shared_ptr<mscclpp::Algorithm> make() {
+  return std::make_shared<mscclpp::NativeAlgorithm>(
+      "name", "allgather", [](INIT) {}, [](const std::shared_ptr<void>, KERNEL) { return mscclpp::CommResult::CommSuccess; },
+      [](std::shared_ptr<mscclpp::Communicator>, const void*, void*, size_t, size_t, mscclpp::DataType) { return CONTEXT; },
+      [](const void*, void*, size_t, size_t, mscclpp::DataType, bool) { return KEY; });
+}
+"""
+RIGHT = {
+    "INIT": "std::shared_ptr<mscclpp::Communicator>",
+    "KERNEL": "const void*, void*, size_t, size_t, mscclpp::DataType, mscclpp::ReduceOp, cudaStream_t, int, int, "
+    "const std::unordered_map<std::string, uintptr_t>&",
+    "CONTEXT": "std::shared_ptr<void>()",
+    "KEY": "mscclpp::AlgorithmCtxKey()",
+}
+
+
+def lines(text: str) -> list[str]:
+    """Returns the lines that are not empty, without those that the division adds."""
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#include", "#line", "#define MSCCLPP"))]
+
+
+class Division(unittest.TestCase):
+    def test_headers_tell_whether_a_source_has_host_code(self) -> None:
+        for text, expected in (
+            ("#include <mscclpp/core.hpp>", True),
+            ('#  include "mscclpp/core.hpp"', True),
+            ("#include <pybind11/pybind11.h>", True),
+            ('#include "mscclpp_native.h"', False),
+            ("// mscclpp/core.hpp", False),
+        ):
+            self.assertEqual(has_host_code(text), expected, text)
+
+    def test_launches_become_calls(self) -> None:
+        for launch, expected in (
+            ("k<<<1, 2>>>(x);", "::mscclpp::native::launch<(&k)>(1, 2)(x);"),
+            ("if (y) a::k<T, (1 > 0)><<<f(a >>> b), n[0], 0, s>>>();", "if (y) ::mscclpp::native::launch<(&a::k<T, (1 > 0)>)>(f(a >>> b), n[0], 0, s)();"),
+            ("::a::k<<<g, b>>>(x);", "::mscclpp::native::launch<(&::a::k)>(g, b)(x);"),
+        ):
+            text = f"void f() {{ {launch} }}"
+            self.assertEqual(lines(host_text("x.cu", text)), [f"void f() {{ {expected} }}"])
+        with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, "x.cu:2: expected '>>>' after '<<<'"):
+            host_text("x.cu", "void f() {\n k<<<1, 2>(x); }")
+
+    def test_host_code_has_no_bodies_of_device_functions(self) -> None:
+        text = """
+template <int N = 4>
+__global__ void k(int* x) { x[N] = __shfl_sync(1, 2, 3); }
+__device__ int table[2] = {1, 2};
+__host__ __device__ int both() { return 1; }
+struct S { __device__ void f() { asm("x"); } int value = 3; };
+"""
+        found = "\n".join(lines(host_text("x.cu", text)))
+        self.assertNotIn("__shfl_sync", found)
+        self.assertNotIn("asm", found)
+        for kept in ("= {1, 2};", "{ return 1; }", "int value = 3;"):
+            self.assertIn(kept, found)
+
+    def test_device_code_is_kernels_and_what_they_name(self) -> None:
+        text = """
+#include <vector>
+#include <mscclpp/core.hpp>
+#define SIZE kSize
+namespace ns {
+constexpr int kSize = 3, kOther = 4;
+struct Used { int values[SIZE]; };
+using Alias = Used;
+enum class Mode { kFirst };
+struct Context : public Base { std::vector<int> values; };
+static std::string host(int x) { return "}"; }
+class Builder { void f() { k<<<1, 2>>>(); } };
+__global__ void __launch_bounds__(64, 2) k(Alias a) { __shared__ float part[4]; if (Mode::kFirst == f()) part[0] = 1; }
+}  // namespace ns
+PYBIND11_MODULE(x, m) { m.def("f", [] { return 1; }); }
+"""
+        found = device_text("x.cu", text, ["ns::k"])
+        self.assertEqual(
+            lines(found),
+            [
+                "#define SIZE kSize",
+                "namespace ns {",
+                "constexpr int kSize = 3, kOther = 4;",
+                "struct Used { int values[SIZE]; };",
+                "using Alias = Used;",
+                "enum class Mode { kFirst };",
+                "__device__ void   k(Alias a) { MSCCLPP_SHARED(part,  float part[4]); if (Mode::kFirst == f()) part[0] = 1; }",
+                "}",
+                "MSCCLPP_KERNEL(mscclpp_kernel_0, ns::k)",
+            ],
+        )
+        self.assertIn("#include <mscclpp/core.hpp>", found)
+        self.assertNotIn("#include <vector>", found)
+        # Lines are those of the source, after the added ones.
+        numbers = [[line.strip() for line in text.splitlines()].index("namespace ns {") for text in (found, text)]
+        self.assertEqual(numbers[0] - 3, numbers[1])
+
+    def test_shared_memory_without_a_size_is_refused(self) -> None:
+        for declaration, message in (
+            ("extern __shared__ char x[];", "x.cu:2: expected shared memory of a fixed size"),
+            ("__shared__ int x, y;", "x.cu:2: expected one variable of shared memory"),
+        ):
+            with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, message):
+                device_text("x.cu", f"__global__ void k() {{\n{declaration} }}", ["k"])
+
+    def test_unbalanced_brackets_are_reported_with_their_line(self) -> None:
+        for text in ("int x;\nvoid f() { (", "int x;\n__global__ void f() { (}", "\nint x[3;"):
+            with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, "x.cu:2: expected a bracket that closes"):
+                device_text("x.cu", text, [])
+
+    def test_any_text_is_divided_or_refused(self) -> None:
+        seeds = ["<<<", ">>>", "{", "}", "(", ")", "template", "<", ">", "__global__", "__shared__", ";", "=", '"', "R\"(", "'", "#", "\n", "::", "a"]
+        state = 12345
+        for _ in range(3000):
+            parts = []
+            for _ in range(12):
+                state = (state * 1103515245 + 12345) % (1 << 31)
+                parts.append(seeds[(state >> 16) % len(seeds)])
+            text = " ".join(parts)
+            for divide in (lambda text=text: host_text("x.cu", text), lambda text=text: device_text("x.cu", text, [])):
+                try:
+                    divide()
+                except mscclpp_rs.InvalidInputError:
+                    pass
+
+    def test_headers_beside_the_source_are_part_of_it(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "a.cuh").write_text('#pragma once\n#include "b.cuh"\n__device__ void f() {}\n')
+            (folder / "b.cuh").write_text("struct B {};\n")
+            found = with_own_headers("x.cu", '#include "a.cuh"\n#include "b.cuh"\n#include "mscclpp/core.hpp"\nint x;', folder)
+        self.assertEqual(found.count("struct B {};"), 1)
+        self.assertIn('#include "mscclpp/core.hpp"', found)
+        self.assertIn('#line 2 "x.cu"', found)
+
+
+class HostCode(unittest.TestCase):
+    def image(self, source: str) -> tuple[bytes, str]:
+        return mscclpp.compile_native.compile_image("name", source=source, capability=(9, 0))
+
+    def test_missing_compiler_is_reported_with_what_to_install(self) -> None:
+        for environment, found in (({"CXX": "/none/cc"}, "CXX names '/none/cc'"), ({"CXX": "", "PATH": ""}, "g\\+\\+, clang\\+\\+ were not found")):
+            with mock.patch.dict(os.environ, environment), self.assertRaisesRegex(mscclpp_rs.UnsupportedError, f"{found}.*apt install g\\+\\+"):
+                self.image(ALGORITHM)
+
+    def test_missing_headers_of_python_are_reported_with_their_package(self) -> None:
+        with mock.patch.object(sysconfig, "get_path", return_value="/none"):
+            with self.assertRaisesRegex(mscclpp_rs.UnsupportedError, "expected Python.h .* in /none, found none; .*python3.*-dev"):
+                self.image(ALGORITHM)
+
+    def test_missing_headers_of_pybind11_are_reported_with_their_package(self) -> None:
+        with mock.patch("importlib.util.find_spec", return_value=None):
+            with self.assertRaisesRegex(mscclpp_rs.UnsupportedError, "pip install pybind11"):
+                self.image("#include <pybind11/pybind11.h>\n")
+
+    def test_functions_of_other_parameters_are_reported_with_those_expected(self) -> None:
+        for name, wrong, message in (
+            ("INIT", "int", "initFunc of mscclpp::NativeAlgorithm a function of \\(std::shared_ptr<Communicator>"),
+            ("KERNEL", "int", "kernelFunc of mscclpp::NativeAlgorithm a function of"),
+            ("CONTEXT", "3", "contextInitFunc of mscclpp::NativeAlgorithm"),
+            ("KEY", "3", "contextKeyGenFunc of mscclpp::NativeAlgorithm"),
+        ):
+            source = ALGORITHM
+            for key, value in (RIGHT | {name: wrong}).items():
+                source = source.replace(key, value)
+            with self.assertRaisesRegex(mscclpp_rs.Error, message) as refused:
+                self.image(source)
+            self.assertIn("`name.cu` does not compile for the host", str(refused.exception))
+
+    def test_errors_have_lines_of_the_source(self) -> None:
+        with self.assertRaisesRegex(mscclpp_rs.Error, "name.cu:3:.*unknown_name"):
+            self.image("#include <Python.h>\n\nint x = unknown_name;")
+
+
+if __name__ == "__main__":
+    unittest.main()
