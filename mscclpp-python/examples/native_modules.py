@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -16,11 +16,11 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 def algorithm_of(name: str) -> mscclpp.Algorithm:
     """Compiles the source of a name, and returns its algorithm."""
-    module: ModuleType = mscclpp.compile_native(name=name, file=os.path.join(FOLDER, f"{name}.cu"))
+    module: Any = mscclpp.compile_native(name=name, file=os.path.join(FOLDER, f"{name}.cu"))
     return mscclpp.Algorithm.create_from_native_capsule(module.create_algorithm())
 
 
-def execute(algorithm: mscclpp.Algorithm, comm: mscclpp.CommGroup, input: torch.Tensor, output: torch.Tensor, **options: int) -> int:
+def execute(algorithm: mscclpp.Algorithm, comm: mscclpp.CommGroup, input: torch.Tensor, output: torch.Tensor, **options: Any) -> int:
     """Makes a call, and waits until it is complete."""
     dtype = mscclpp_utils.torch_dtype_to_mscclpp_dtype(input.dtype)
     addresses = (input.data_ptr(), output.data_ptr(), input.nbytes, output.nbytes)
@@ -47,11 +47,12 @@ def all_gather(comm: mscclpp.CommGroup) -> None:
 def all_reduce(comm: mscclpp.CommGroup) -> None:
     algorithm = algorithm_of("memory_allreduce")
     assert (algorithm.collective, algorithm.message_size_range, algorithm.tags) == ("allreduce", (0, 1 << 20), {"scratch": 1})
-    for dtype, elements, options in (
+    calls: list[tuple[torch.dtype, int, dict[str, int]]] = [
         (torch.float32, 1001, {}),
         (torch.int32, 64, {"nblocks": 1, "nthreads_per_block": 32}),
         (torch.float32, 1001, {"nblocks": 3}),
-    ):
+    ]
+    for dtype, elements, options in calls:
         tensor = torch.zeros(elements, dtype=dtype, device="cuda")
         for _ in range(2):
             job.fill(tensor, comm.my_rank)

@@ -158,8 +158,17 @@ class Algorithm:
         comm = checked(comm)
         memory = ((int(input_buffer), input_size), (int(output_buffer), output_size))
         if self._host is not None:
-            native = (DataType(dtype), ReduceOp(op), int(stream), nblocks, nthreads_per_block, symmetric_memory, extras or {}, accum_dtype)
-            return self._host.launch(comm, *memory, *native)
+            return self._host.launch(
+                comm,
+                *memory,
+                DataType(dtype),
+                ReduceOp(op),
+                int(stream),
+                (nblocks, nthreads_per_block),
+                symmetric_memory,
+                extras or {},
+                accum_dtype,
+            )
         if accum_dtype is not None and accum_dtype != dtype:
             raise ValueError(f"expected sums in the elements' type {dtype!r}, found accum_dtype {accum_dtype!r}")
         if extras:
