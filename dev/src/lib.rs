@@ -94,11 +94,19 @@ pub fn machine(_: Options, _: u32) -> Result<Vec<SharedDriver>, String> {
     Err("built without a C++ compiler, which the simulator needs".into())
 }
 
-/// Returns the bytes of the argument of a kernel in code that the simulator's compiler has returned; `None` if there is no such
-/// kernel.
-pub fn compiled_argument_bytes(code: &[u8], kernel: &str) -> Option<usize> {
+/// What launches of a kernel depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelProperties {
+    /// Bytes of its argument.
+    pub argument: usize,
+    /// Whether its blocks have all threads of a launch, in up to three dimensions of which its argument knows.
+    pub has_all_threads: bool,
+}
+
+/// Returns the properties of a kernel in code that the simulator's compiler has returned; `None` if there is no such kernel.
+pub fn compiled_kernel(code: &[u8], kernel: &str) -> Option<KernelProperties> {
     #[cfg(simulator)]
-    return plugin::Plugin::load(code).ok()?.argument_bytes(kernel);
+    return plugin::Plugin::load(code).ok()?.properties(kernel);
     #[cfg(not(simulator))]
     {
         let _ = (code, kernel);

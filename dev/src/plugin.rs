@@ -9,6 +9,7 @@ use std::process::Command;
 use libloading::Library;
 use mscclpp_exec::cuda::jit::{Compiler, Image, JitError, Source};
 
+use crate::KernelProperties;
 use crate::native::{self, SimHost, SimKernel};
 
 /// A shared object with kernels.
@@ -61,10 +62,11 @@ impl Plugin {
         std::ptr::null()
     }
 
-    /// Returns the bytes of a kernel's argument; `None` if there is no such kernel.
-    pub(crate) fn argument_bytes(&self, name: &str) -> Option<usize> {
+    /// Returns what launches of a kernel depend on; `None` if there is no such kernel.
+    pub(crate) fn properties(&self, name: &str) -> Option<KernelProperties> {
         // SAFETY: null, or a constant of the library, which is loaded.
-        unsafe { self.kernel(name).as_ref() }.map(|kernel| kernel.bytes)
+        let kernel = unsafe { self.kernel(name).as_ref() }?;
+        Some(KernelProperties { argument: kernel.bytes, has_all_threads: kernel.has_all_threads })
     }
 }
 

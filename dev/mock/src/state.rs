@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use mscclpp_dev::{Options, machine, simulator};
+use mscclpp_dev::{KernelProperties, Options, machine, simulator};
 use mscclpp_exec::cuda::SharedDriver;
 
 use crate::captures::Captures;
@@ -127,8 +127,7 @@ struct Store {
 #[derive(Clone, Copy)]
 struct Function {
     module: usize,
-    /// Bytes of its argument.
-    argument: usize,
+    properties: KernelProperties,
     is_loaded: bool,
 }
 
@@ -363,9 +362,9 @@ pub(crate) fn here<T>(change: impl FnOnce(&mut Device) -> T) -> Result<T, Code> 
     Ok(change(devices().entry(current()?).or_default()))
 }
 
-/// Records the argument size of a function.
-pub(crate) fn set_argument(module: usize, function: usize, argument: usize) -> Result<(), Code> {
-    let known = Function { module, argument, is_loaded: false };
+/// Records the properties of a function.
+pub(crate) fn set_properties(module: usize, function: usize, properties: KernelProperties) -> Result<(), Code> {
+    let known = Function { module, properties, is_loaded: false };
     here(|device| device.functions.insert(function, known)).map(|_| ())
 }
 
@@ -392,11 +391,11 @@ pub(crate) fn unload(module: usize) -> Result<(), Code> {
     })
 }
 
-/// Returns the bytes of a function's argument. The function must be loaded: otherwise a driver would load it now, in
+/// Returns the properties of a function. The function must be loaded: otherwise a driver would load it now, in
 /// captures too, and perhaps wait for all pending work.
-pub(crate) fn argument(function: usize) -> Result<usize, Code> {
+pub(crate) fn properties(function: usize) -> Result<KernelProperties, Code> {
     let found = here(|device| device.functions.get(&function).copied())?;
-    found.filter(|known| known.is_loaded).map(|known| known.argument).ok_or(code::INVALID_HANDLE)
+    found.filter(|known| known.is_loaded).map(|known| known.properties).ok_or(code::INVALID_HANDLE)
 }
 
 /// Records that the current device may access another one's memory.

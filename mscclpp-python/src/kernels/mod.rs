@@ -118,6 +118,12 @@ impl Kernel {
         &self.name
     }
 
+    /// The driver's handle of the kernel, for launches by code of the host. It is valid as long as this object exists.
+    #[getter]
+    fn handle(&self) -> usize {
+        self.function.handle()
+    }
+
     /// Returns the number of thread blocks of `threads` threads that the device can run at the same time.
     fn max_resident_blocks(&self, threads: u32) -> PyResult<u32> {
         self.check_threads(threads)?;

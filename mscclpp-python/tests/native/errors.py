@@ -48,9 +48,10 @@ static std::shared_ptr<mscclpp::Algorithm> made(int fault) {
       [fault](const std::shared_ptr<void> context, const void*, void*, size_t, size_t, mscclpp::DataType, mscclpp::ReduceOp,
               cudaStream_t stream, int, int, const std::unordered_map<std::string, uintptr_t>& extras, mscclpp::DataType) {
         using Channel = mscclpp::DeviceHandle<mscclpp::MemoryChannel>;
-        if (fault == 6) nothing<<<dim3(1, 2), 32, 0, stream>>>();
+        if (fault == 6) nothing<<<dim3(0, 2), 32, 0, stream>>>();
         if (fault == 7) wait_forever<<<1, 1, 0, stream>>>(static_cast<Channel*>(context.get()));
         if (fault == 8) nothing<<<1, 2000, 0, stream>>>();
+        if (fault == 9) nothing<<<1, 32, 1 << 20, stream>>>();
         return extras.count("result") ? static_cast<mscclpp::CommResult>(extras.at("result")) : mscclpp::CommResult::CommSuccess;
       },
       [fault](std::shared_ptr<mscclpp::Communicator> comm, const void* input, void*, size_t bytes, size_t, mscclpp::DataType) {
@@ -115,8 +116,9 @@ def main() -> None:
     assert execute(0, extras={"result": 3}) == mscclpp.CommResult.COMM_INTERNAL_ERROR
 
     # Launches.
-    raises(ValueError, "expected blocks and threads of one dimension", execute, 6)
-    raises(mscclpp_rs.InvalidInputError, "expected 1 to 1024 threads per block, found 2000", execute, 8)
+    raises(ValueError, "launch of nothing in 0x2x1 blocks of 32x1x1 threads with 0 bytes: expected at least 1 block", execute, 6)
+    raises(ValueError, "1 to 1024 threads in each", execute, 8)
+    raises(mscclpp_rs.Error, "with 1048576 bytes failed", execute, 9)
     on_host = torch.zeros(16)
     algorithm = mscclpp.Algorithm.create_from_native_capsule(module.create(0))
     host_call = (comm.communicator, on_host.data_ptr(), on_host.data_ptr(), on_host.nbytes, on_host.nbytes, mscclpp.DataType.float32)

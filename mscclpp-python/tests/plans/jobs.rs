@@ -83,9 +83,13 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
         let trial = on_devices(name, &python, package, script, None, ranks, 1);
         trials.push(if is_repeated { trial.with_ignored_flag(true) } else { trial });
     }
-    let script = sources().join("tests/native/errors.py");
-    let name = "failures_of_native_algorithms_arrive_by_name_on_simulated_devices".into();
-    trials.push(on_devices(name, &python, package, script, None, 2, 1));
+    for (script, name) in [
+        ("errors", "failures_of_native_algorithms_arrive_by_name_on_simulated_devices"),
+        ("kernels", "kernels_of_native_algorithms_on_simulated_devices"),
+    ] {
+        let script = sources().join(format!("tests/native/{script}.py"));
+        trials.push(on_devices(name.into(), &python, package, script, None, 2, 1));
+    }
     for (ranks, is_repeated) in [(2, false), (8, true)] {
         let name = format!("documents_of_{ranks}_ranks_run_on_simulated_devices");
         let script = sources().join("tests/documents/devices.py");

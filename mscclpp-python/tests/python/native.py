@@ -112,9 +112,9 @@ PYBIND11_MODULE(x, m) { m.def("f", [] { return 1; }); }
         numbers = [[line.strip() for line in text.splitlines()].index("namespace ns {") for text in (found, text)]
         self.assertEqual(numbers[0] - 3, numbers[1])
 
-    def test_shared_memory_without_a_size_is_refused(self) -> None:
+    def test_declarations_of_shared_memory_that_are_not_supported_are_refused(self) -> None:
         for declaration, message in (
-            ("extern __shared__ char x[];", "x.cu:2: expected shared memory of a fixed size"),
+            ("extern __shared__ char x[4];", "x.cu:2: expected an array without a size"),
             ("__shared__ int x, y;", "x.cu:2: expected one variable of shared memory"),
         ):
             with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, message):

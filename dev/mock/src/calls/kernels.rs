@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::slice;
 
-use mscclpp_dev::{argument_bytes, compiled_argument_bytes};
+use mscclpp_dev::{KernelProperties, argument_bytes, compiled_kernel};
 use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
@@ -14,6 +14,12 @@ use crate::{captures, streams};
 
 /// The first version with `cuFuncLoad`. Earlier drivers load functions when they are found.
 const LOADS: u32 = 12_040;
+
+/// The attribute of functions whose value is the maximum of a launch's shared memory.
+const MAX_DYNAMIC_SHARED: c_int = 8;
+
+/// Maximum bytes of a block's shared memory, as devices of compute capability 9.0 have.
+const MAX_SHARED: c_uint = 227 << 10;
 
 calls! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) -> module {
@@ -37,11 +43,11 @@ calls! {
         // SAFETY: a text.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         let function = ask(|driver| driver.function(Handle(module), &name))?.0;
-        let bytes = match state::code(module)? {
-            Some(compiled) => compiled_argument_bytes(&compiled, &name),
-            None => argument_bytes(&name),
+        let properties = match state::code(module)? {
+            Some(compiled) => compiled_kernel(&compiled, &name),
+            None => argument_bytes(&name).map(|argument| KernelProperties { argument, has_all_threads: false }),
         };
-        state::set_argument(module, function, bytes.ok_or(code::INVALID_VALUE)?)?;
+        state::set_properties(module, function, properties.ok_or(code::INVALID_VALUE)?)?;
         if state::version() < LOADS {
             state::load(function)?;
         }
@@ -52,6 +58,11 @@ calls! {
         called_here("cuFuncLoad")?;
         valid(state::version() >= LOADS)?;
         state::load(function)
+    }
+
+    fn cuFuncSetAttribute(function: usize, attribute: c_int, value: c_int) {
+        state::properties(function)?;
+        valid(attribute == MAX_DYNAMIC_SHARED && c_uint::try_from(value).is_ok_and(|bytes| bytes <= MAX_SHARED))
     }
 
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, function: usize, threads: c_int, _shared: usize)
@@ -74,14 +85,19 @@ calls! {
         arguments: *const *const u8,
         extra: *const c_void,
     ) {
-        valid([blocks_y, blocks_z, threads_y, threads_z] == [1; 4] && extra.is_null())?;
-        valid(blocks > 0 && (1..=1024).contains(&threads) && shared == 0)?;
+        let properties = state::properties(function)?;
+        // Others know of one dimension, and of no shared memory of the launch.
+        let is_plain = [blocks_y, blocks_z, threads_y, threads_z] == [1; 4] && shared == 0;
+        valid(extra.is_null() && (is_plain || properties.has_all_threads) && shared <= MAX_SHARED)?;
+        let product = |all: [c_uint; 3]| all.into_iter().try_fold(1_u32, c_uint::checked_mul);
+        let blocks = product([blocks, blocks_y, blocks_z]).ok_or(code::INVALID_VALUE)?;
+        let threads = product([threads, threads_y, threads_z]).ok_or(code::INVALID_VALUE)?;
+        valid(blocks > 0 && (1..=1024).contains(&threads))?;
         let stream = streams::resolve(stream)?;
         captures::count(stream)?;
         state::enqueue_on(stream)?;
-        let bytes = state::argument(function)?;
         // SAFETY: kernels of this library take one argument of this number of bytes.
-        let argument = unsafe { slice::from_raw_parts(*arguments, bytes) };
+        let argument = unsafe { slice::from_raw_parts(*arguments, properties.argument) };
         // SAFETY: guaranteed by the caller.
         ask(|driver| unsafe { driver.launch(Handle(function), blocks, threads, Handle(stream), argument) })
     }

@@ -19,7 +19,6 @@ unsupported! {
     cuDevSmResourceSplitByCount
     cuDeviceGetDevResource
     cuFuncGetAttribute
-    cuFuncSetAttribute
     cuFuncSetCacheConfig
     cuGreenCtxCreate
     cuGreenCtxDestroy

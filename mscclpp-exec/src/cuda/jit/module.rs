@@ -79,6 +79,12 @@ impl Function {
         Ok(driver.blocks_per_multiprocessor(self.handle, threads)? * driver.properties().multiprocessors)
     }
 
+    /// Returns the driver's handle of the kernel, for launches by other code. It is valid as long as this exists.
+    #[doc(hidden)]
+    pub fn handle(&self) -> usize {
+        self.handle.0
+    }
+
     /// Enqueues a launch with one argument on a stream, and returns immediately. The argument is a struct that host and
     /// device declare with the same layout; it is copied before this returns.
     ///

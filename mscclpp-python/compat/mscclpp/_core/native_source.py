@@ -19,6 +19,8 @@ __all__ = ["device_text", "has_host_code", "host_text", "with_own_headers"]
 _INCLUDE = re.compile(r"#\s*include\s*([<\"])([^>\"]+)[>\"]")
 _QUOTED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"([^\"\n]+)\"[^\n]*$", re.MULTILINE)
 _OF_DEVICES = frozenset({"__global__", "__device__", "__constant__", "__managed__"})
+# As compilers print it.
+_ANONYMOUS = re.compile(r"(\{anonymous\}|\(anonymous namespace\)|<unnamed>)::")
 # Attributes of kernels that have no meaning for the functions that kernels are made of.
 _BOUNDS = frozenset({"__launch_bounds__", "__cluster_dims__", "__maxnreg__"})
 
@@ -170,7 +172,9 @@ def device_text(name: str, text: str, kernels: list[str]) -> str:
         at = end
         _adapt(code, item, edits, name, text)
     edits.replace(at, len(text), " ")
-    entries = [f"MSCCLPP_KERNEL(mscclpp_kernel_{number}, {kernel})" for number, kernel in enumerate(kernels)]
+    # Names without a namespace find those of namespaces without a name.
+    named = [_ANONYMOUS.sub("", kernel) for kernel in kernels]
+    entries = [f"MSCCLPP_KERNEL(mscclpp_kernel_{number}, {kernel})" for number, kernel in enumerate(named)]
     head = f'#define MSCCLPP_DEVICE_COMPILE\n#include "mscclpp/native/entry.hpp"\n#line 1 "{name}"\n'
     return f"{head}{edits.made()}\n" + "".join(f"{entry}\n" for entry in entries)
 
@@ -220,8 +224,7 @@ def _adapt(code: list[Token], item: Item, edits: _Edits, name: str, text: str) -
 def _declare_shared(code: list[Token], at: int, item: Item, edits: _Edits, name: str, text: str) -> int:
     """Declares a variable of shared memory by a macro. Returns the index of the token before the semicolon."""
     line = text.count("\n", 0, code[at].begin) + 1
-    if at > item.begin and code[at - 1].text == "extern":
-        raise InvalidInputError(f"{name}:{line}: expected shared memory of a fixed size, found 'extern __shared__', which is not supported")
+    is_of_launch = at > item.begin and code[at - 1].text == "extern"
     variable, end = "", at + 1
     while end < item.end and code[end].text != ";":
         if code[end].text == ",":
@@ -233,6 +236,12 @@ def _declare_shared(code: list[Token], at: int, item: Item, edits: _Edits, name:
         elif code[end].kind == "word":
             variable = code[end].text
         end += 1
-    edits.replace(code[at].begin, code[at].end, f"MSCCLPP_SHARED({variable}, ")
-    edits.replace(code[end - 1].end, code[end - 1].end, ")")
+    if not is_of_launch:
+        edits.replace(code[at].begin, code[at].end, f"MSCCLPP_SHARED({variable}, ")
+        edits.replace(code[end - 1].end, code[end - 1].end, ")")
+        return end - 1
+    if [token.text for token in code[end - 2 : end]] != ["[", "]"]:
+        raise InvalidInputError(f"{name}:{line}: expected an array without a size after 'extern __shared__', found another declaration")
+    edits.replace(code[at - 1].begin, code[at].end, f"MSCCLPP_SHARED_OF_LAUNCH({variable}, ")
+    edits.replace(code[end - 2].begin, code[end - 1].end, ")")
     return end - 1

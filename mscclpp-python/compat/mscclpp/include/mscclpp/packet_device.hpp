@@ -2,8 +2,6 @@
 #pragma once
 #include "mscclpp/poll_device.hpp"
 
-#if defined(MSCCLPP_DEVICE_COMPILE)
-
 namespace mscclpp {
 
 /// 8 bytes of data, with a flag after each 4.
@@ -12,8 +10,9 @@ union alignas(16) LL16Packet {
   struct {
     uint32_t data1, flag1, data2, flag2;
   };
-  Vec16 raw_;
+  ulonglong2 raw_;
 
+#if defined(MSCCLPP_DEVICE_COMPILE)
   LL16Packet() = default;
   DEV LL16Packet(uint2 value, uint32_t flag) : data1(value.x), flag1(flag), data2(value.y), flag2(flag) {}
 
@@ -37,6 +36,7 @@ union alignas(16) LL16Packet {
     return data;
   }
   DEV void clear() { write(0u, 0u, 0u); }
+#endif
 };
 
 /// 4 bytes of data and a flag.
@@ -47,6 +47,7 @@ union alignas(8) LL8Packet {
   };
   uint64_t raw_;
 
+#if defined(MSCCLPP_DEVICE_COMPILE)
   LL8Packet() = default;
   DEV LL8Packet(uint32_t value, uint32_t flag) : data(value), flag(flag) {}
 
@@ -75,6 +76,7 @@ union alignas(8) LL8Packet {
     return data;
   }
   DEV void clear() { write(0, 0); }
+#endif
 };
 
 using LLPacket = LL16Packet;
@@ -83,5 +85,3 @@ template <class T>
 using PacketPayload = typename T::Payload;
 
 }  // namespace mscclpp
-
-#endif

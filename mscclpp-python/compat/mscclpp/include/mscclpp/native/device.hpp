@@ -17,6 +17,8 @@
 typedef unsigned long long uintptr_t;
 /// Declares a variable of the block's shared memory.
 #define MSCCLPP_SHARED(name, ...) __shared__ __VA_ARGS__
+/// Declares the array of the block's shared memory that has as many bytes as the launch states.
+#define MSCCLPP_SHARED_OF_LAUNCH(name, ...) extern __shared__ __VA_ARGS__[]
 #endif
 
 namespace mscclpp {

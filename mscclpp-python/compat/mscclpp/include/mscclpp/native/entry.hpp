@@ -28,10 +28,15 @@ DEV void enter(Kernel kernel, const Pack<First, Second, Rest...>& pack, const Be
 #define MSCCLPP_ANNOUNCE(name, pack)
 #endif
 
+#if !defined(DEV_SIM)
+#define MSCCLPP_BEGIN(call)
+#endif
+
 /// Defines the kernel `name` for the function that the other arguments name.
 #define MSCCLPP_KERNEL(name, ...)                                                         \
-  using name##_pack = ::mscclpp::native::PackOf<decltype(&__VA_ARGS__)>::Type;            \
-  KERNEL(1024) name(KERNEL_PARAM name##_pack pack) {                                      \
-    ::mscclpp::native::enter([](auto... arguments) { __VA_ARGS__(arguments...); }, pack); \
-  }                                                                                       \
-  MSCCLPP_ANNOUNCE(name, name##_pack)
+  using name##_call = ::mscclpp::native::Call<::mscclpp::native::PackOf<decltype(&__VA_ARGS__)>::Type>; \
+  KERNEL(1024) name(KERNEL_PARAM name##_call call) {                                                    \
+    MSCCLPP_BEGIN(call)                                                                                 \
+    ::mscclpp::native::enter([](auto... arguments) { __VA_ARGS__(arguments...); }, call.arguments);     \
+  }                                                                                                     \
+  MSCCLPP_ANNOUNCE(name, name##_call)

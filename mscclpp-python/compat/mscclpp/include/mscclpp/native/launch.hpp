@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "mscclpp/errors.hpp"
 #include "mscclpp/native/pack.hpp"
 #include "mscclpp/native/python.hpp"
 
@@ -16,8 +17,9 @@ namespace native {
 /// A kernel that the source launches.
 struct KernelEntry {
   std::string name;
-  /// Its function in Python, once the device code is compiled.
+  /// Its function in Python, once the device code is compiled, and the driver's handle.
   PyObject* kernel = nullptr;
+  void* handle = nullptr;
   KernelEntry* next;
 
   explicit KernelEntry(std::string_view kernel_name) : name(kernel_name), next(first()) { first() = this; }
@@ -81,17 +83,25 @@ struct Launch {
   template <typename... Arguments>
   void operator()(Arguments&&... arguments) const {
     const auto pack = Parameters<decltype(Kernel)>::pack(std::forward<Arguments>(arguments)...);
-    KernelEntry& entry = EntryOf<Kernel>::entry;
-    if (grid.y != 1 || grid.z != 1 || block.y != 1 || block.z != 1 || shared != 0) {
-      throw std::invalid_argument("launch of " + entry.name +
-                                  ": expected blocks and threads of one dimension and no dynamic shared memory, found a grid of " +
-                                  text(grid) + ", blocks of " + text(block) + " threads and " + std::to_string(shared) + " bytes");
+    Call<std::remove_const_t<decltype(pack)>> call{
+        {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, static_cast<unsigned>(shared), pack};
+    const KernelEntry& entry = EntryOf<Kernel>::entry;
+    const std::string what =
+        "launch of " + entry.name + " in " + text(grid) + " blocks of " + text(block) + " threads with " + std::to_string(shared) + " bytes";
+    if (entry.handle == nullptr) throw std::logic_error(what + ": expected a launch after compile_native has returned");
+    const auto threads = std::uint64_t{block.x} * block.y * block.z;
+    if (threads < 1 || threads > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0) {
+      throw std::invalid_argument(what + ": expected at least 1 block, and 1 to 1024 threads in each");
     }
-    if (entry.kernel == nullptr) throw std::logic_error("launch of " + entry.name + " before compile_native has returned");
-    Lock lock;
-    PyObject* launched = PyObject_CallMethod(entry.kernel, "launch", "KIIy#", reinterpret_cast<unsigned long long>(stream), grid.x,
-                                             block.x, reinterpret_cast<const char*>(&pack), static_cast<Py_ssize_t>(sizeof(pack)));
-    checked(launched);
+    // Kernels must ask for more than 48 KiB. A failure is that of the launch.
+    constexpr int kMaxDynamicShared = 8;
+    if (shared > (48 << 10)) Driver::direct("cuFuncSetAttribute", entry.handle, kMaxDynamicShared, static_cast<int>(shared));
+    void* parameters[] = {&call};
+    const cudaError_t launched = Driver::call("cuLaunchKernel", entry.handle, grid.x, grid.y, grid.z, block.x, block.y, block.z, call.shared,
+                                              stream, static_cast<void**>(parameters), static_cast<void**>(nullptr));
+    if (launched == cudaSuccess) return;
+    static_cast<void>(cudaGetLastError());
+    throw CudaError(what + " failed", launched);
   }
 
   static std::string text(const dim3& v) { return std::to_string(v.x) + "x" + std::to_string(v.y) + "x" + std::to_string(v.z); }

@@ -82,6 +82,8 @@ MSCCLPP_EXPORT mscclpp_native_bind(PyObject* kernels) {
     for (KernelEntry* entry = KernelEntry::first(); entry != nullptr; entry = entry->next, ++at) {
       PyObject* kernel = PyList_GetItem(kernels, at);
       if (kernel == nullptr) throw PythonError::taken();
+      const Object handle = checked(PyObject_GetAttrString(kernel, "handle"));
+      entry->handle = reinterpret_cast<void*>(number(handle));
       Py_INCREF(kernel);
       PyObject* before = std::exchange(entry->kernel, kernel);
       Py_XDECREF(before);

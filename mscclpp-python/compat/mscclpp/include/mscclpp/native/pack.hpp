@@ -23,6 +23,13 @@ struct Pack<First, Rest...> {
   Pack<Rest...> rest;
 };
 
+/// What a launch passes to a kernel: its blocks and threads, which a simulated device does not know, and the arguments.
+template <typename Arguments>
+struct Call {
+  unsigned blocks[3], threads[3], shared;
+  Arguments arguments;
+};
+
 /// The pack of a kernel's parameters, by the type of a pointer to it.
 template <typename Kernel>
 struct PackOf;

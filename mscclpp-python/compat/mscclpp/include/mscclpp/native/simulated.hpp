@@ -1,4 +1,4 @@
-// CUDA's names for kernels, on a simulated device. Threads are coroutines of one thread of the CPU, and blocks have one dimension. Loads and
+// CUDA's names for kernels, on a simulated device. Threads are coroutines of one thread of the CPU. Loads and
 // stores of a kernel are those of the CPU; only those of channels and packets are delayed (dev/sim).
 #pragma once
 #include <cmath>
@@ -24,10 +24,62 @@
   static const char name##_shared_key = 0; \
   auto& name = static_cast<name##_shared*>(sim_shared_at(&name##_shared_key, sizeof(name##_shared)))->name
 
-#define threadIdx (uint3{dev_thread(), 0, 0})
-#define blockIdx (uint3{dev_block(), 0, 0})
-#define blockDim (dim3(dev_threads()))
-#define gridDim (dim3(dev_blocks()))
+/// Declares the array of the block's shared memory that has as many bytes as the launch states.
+#define MSCCLPP_SHARED_OF_LAUNCH(name, ...) \
+  struct name##_shared {                    \
+    __VA_ARGS__[1];                         \
+  };                                        \
+  auto* name = static_cast<name##_shared*>(::mscclpp::native::shared_of_launch())->name
+
+namespace mscclpp {
+namespace native {
+
+/// A warp of a block: its threads that have arrived at a sync, and a value of each.
+struct Warp {
+  uint32_t arrived, syncs;
+  uint64_t values[32];
+};
+
+/// What a block knows of its launch, and its warps.
+struct Block {
+  uint32_t blocks[3], threads[3], shared;
+  Warp warps[32];
+};
+
+static inline Block& this_block() {
+  static const char key = 0;
+  return *static_cast<Block*>(sim_shared_at(&key, sizeof(Block)));
+}
+
+static inline void* shared_of_launch() {
+  static const char key = 0;
+  return sim_shared_at(&key, this_block().shared);
+}
+
+/// Called by: all threads, at the beginning of a kernel. Syncs: block.
+template <typename Call>
+static inline void begin(const Call& call) {
+  if (dev_thread() == 0) {
+    Block& block = this_block();
+    std::memset(&block, 0, sizeof(block));
+    std::memcpy(block.blocks, call.blocks, sizeof(block.blocks));
+    std::memcpy(block.threads, call.threads, sizeof(block.threads));
+    block.shared = call.shared;
+  }
+  dev_sync();
+}
+
+static inline uint3 index_in(uint32_t number, const uint32_t* of) { return {number % of[0], number / of[0] % of[1], number / of[0] / of[1]}; }
+static inline dim3 dimensions(const uint32_t* of) { return {of[0], of[1], of[2]}; }
+
+}  // namespace native
+}  // namespace mscclpp
+
+#define MSCCLPP_BEGIN(call) ::mscclpp::native::begin(call);
+#define threadIdx (::mscclpp::native::index_in(dev_thread(), ::mscclpp::native::this_block().threads))
+#define blockIdx (::mscclpp::native::index_in(dev_block(), ::mscclpp::native::this_block().blocks))
+#define blockDim (::mscclpp::native::dimensions(::mscclpp::native::this_block().threads))
+#define gridDim (::mscclpp::native::dimensions(::mscclpp::native::this_block().blocks))
 constexpr int warpSize = 32;
 
 static inline void __syncthreads() { dev_sync(); }
@@ -43,16 +95,7 @@ static inline long long clock64() { return static_cast<long long>(dev_now()); }
 namespace mscclpp {
 namespace native {
 
-/// A warp of a block: its threads that have arrived at a sync, and a value of each.
-struct Warp {
-  uint32_t arrived, syncs;
-  uint64_t values[32];
-};
-
-static inline Warp& this_warp() {
-  static const char key = 0;
-  return static_cast<Warp*>(sim_shared_at(&key, 32 * sizeof(Warp)))[dev_thread() / 32];
-}
+static inline Warp& this_warp() { return this_block().warps[dev_thread() / 32]; }
 
 /// Waits for as many threads of the warp as a mask has, or all that there are.
 static inline void sync_warp(uint32_t mask) {

@@ -1,0 +1,186 @@
+// What kernels of sources with host code may use, each in one kernel, which writes what it finds to the output.
+#include <pybind11/pybind11.h>
+
+#include <mscclpp/algorithm.hpp>
+#include <mscclpp/atomic_device.hpp>
+#include <mscclpp/concurrency_device.hpp>
+#include <mscclpp/packet_device.hpp>
+
+#include "kernels.cuh"
+
+namespace py = pybind11;
+
+#define FIRST(of) (of).x
+
+namespace {
+
+constexpr int kWarp = 32;
+enum class Step : int { kFirst = 7, kSecond };
+
+__device__ mscclpp::DeviceSyncer syncer;
+__device__ mscclpp::DeviceSemaphore semaphore;
+__constant__ int offsets[2] = {10, 20};
+
+__device__ __forceinline__ int twice(int x) { return 2 * x; }
+
+// Threads and blocks of two dimensions; the output has one element for each thread.
+__global__ void dimensions(int* output, shapes::Rectangle rectangle) {
+  const int thread = threadIdx.y * blockDim.x + threadIdx.x, block = blockIdx.y * gridDim.x + FIRST(blockIdx);
+  output[block * blockDim.x * blockDim.y + thread] = 100 * block + thread + rectangle.area();
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(64) reversed(const T* input, T* output) {
+  extern __shared__ T of_launch[];
+  __shared__ T fixed[N];
+  of_launch[threadIdx.x] = input[threadIdx.x];
+  if (threadIdx.x < N) fixed[threadIdx.x] = input[threadIdx.x];
+  __syncthreads();
+  output[threadIdx.x] = of_launch[blockDim.x - 1 - threadIdx.x] + fixed[threadIdx.x % N];
+}
+
+// The sum of a warp, in each of its threads.
+__global__ void shuffled(int* output) {
+  int value = threadIdx.x;
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffff, value, lanes);
+  __syncwarp();
+  output[threadIdx.x] = value + __shfl_sync(0xffffffff, threadIdx.x, 3);
+}
+
+}  // namespace
+
+__device__ int helper(int x);
+
+// All threads of all blocks, twice.
+__global__ void counted(int* output) {
+  atomicAdd(output, 1);
+  syncer.sync(gridDim.x);
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    output[1] = mscclpp::atomicLoad<int, mscclpp::scopeDevice>(output, mscclpp::memoryOrderAcquire);
+    semaphore.set(1);
+    semaphore.acquire();
+    semaphore.release();
+  }
+  syncer.sync(gridDim.x);
+  mscclpp::atomicFetchAdd<int, mscclpp::scopeDevice>(output, helper(static_cast<int>(Step::kFirst)), mscclpp::memoryOrderRelaxed);
+}
+
+__device__ int helper(int x) {
+  shapes::Accumulator<int> accumulator{0};
+  accumulator.add(twice(x) + offsets[1]);
+  return accumulator.sum;
+}
+
+template <typename PacketType>
+__global__ void packets(Channel* channel, const int* input, int* output, size_t bytes, uint32_t flag) {
+  channel->putPackets<PacketType>(0, 0, bytes, threadIdx.x, blockDim.x, flag);
+  channel->unpackPackets<PacketType>(0, bytes, bytes, threadIdx.x, blockDim.x, flag);
+  __syncthreads();
+  for (size_t at = threadIdx.x; at < bytes / 4; at += blockDim.x) output[at] = input[bytes / 4 + at];
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    channel->signal();
+    while (!channel->poll()) {
+#ifdef DEV_SIM
+      dev_relax();
+#endif
+    }
+    output[bytes / 4] = channel->read<int>(0) == 0 ? 0 : 1;
+  }
+}
+
+__global__ void fetched(Channel* channel, int* output, size_t bytes) {
+  channel->get(bytes, 0, bytes, threadIdx.x, blockDim.x);
+  __syncthreads();
+  for (size_t at = threadIdx.x; at < bytes / 4; at += blockDim.x) output[at] = static_cast<int*>(channel->src_)[bytes / 4 + at];
+}
+
+struct Context {
+  std::shared_ptr<char> memory, packets;
+  std::vector<mscclpp::RegisteredMemory> registered;
+  std::shared_ptr<Channel> toPackets, toMemory;
+};
+
+static std::shared_ptr<void> connect(std::shared_ptr<mscclpp::Communicator> comm, const void* input, size_t bytes) {
+  auto context = std::make_shared<Context>();
+  const int peer = 1 - comm->bootstrap()->getRank();
+  auto connection = comm->connect(mscclpp::Transport::CudaIpc, peer, 4).get();
+  // The input, and room for what arrives.
+  context->memory = mscclpp::detail::gpuCallocShared<char>(2 * bytes);
+  context->packets = mscclpp::detail::gpuCallocShared<char>(2 * bytes);
+  MSCCLPP_CUDATHROW(cudaMemcpy(context->memory.get(), input, bytes, cudaMemcpyDeviceToDevice));
+  auto memory = comm->registerMemory(context->memory.get(), 2 * bytes, mscclpp::Transport::CudaIpc | mscclpp::Transport::IB0);
+  auto packets = comm->registerMemory(context->packets.get(), 2 * bytes, mscclpp::Transport::CudaIpc);
+  comm->sendMemory(packets, peer, 1);
+  comm->sendMemory(memory, peer, 2);
+  auto remoteMemory = comm->recvMemory(peer, 2), remotePackets = comm->recvMemory(peer, 1);
+  context->registered = {memory, packets, remoteMemory.get(), remotePackets.get()};
+  std::vector<char> sent(3, static_cast<char>(peer)), received;
+  comm->bootstrap()->send(sent, peer, 5);
+  comm->bootstrap()->recv(received, peer, 5);
+  if (received != std::vector<char>(3, static_cast<char>(1 - peer))) throw std::logic_error("other bytes have arrived");
+  std::vector<int> ranks(2);
+  ranks[1 - peer] = 1 - peer;
+  comm->bootstrap()->allGather(ranks.data(), sizeof(int));
+  if (ranks != std::vector<int>{0, 1}) throw std::logic_error("other ranks have been gathered");
+  comm->bootstrap()->barrier();
+  auto semaphore = std::make_shared<mscclpp::MemoryDevice2DeviceSemaphore>(*comm, connection);
+  auto channel = [&](const mscclpp::RegisteredMemory& to) {
+    auto handle = mscclpp::deviceHandle(mscclpp::MemoryChannel(semaphore, to, memory, context->packets.get()));
+    auto on_device = mscclpp::detail::gpuCallocShared<Channel>();
+    mscclpp::gpuMemcpy(on_device.get(), &handle, 1, cudaMemcpyHostToDevice);
+    return on_device;
+  };
+  context->toPackets = channel(remotePackets.get());
+  context->toMemory = channel(remoteMemory.get());
+  return context;
+}
+
+static mscclpp::CommResult launch(const Context& context, int number, const int* input, int* output, size_t bytes, cudaStream_t stream) {
+  switch (number) {
+    case 0:
+      dimensions<<<dim3(2, 3), dim3(4, 2), 0, stream>>>(output, shapes::Rectangle{5, 6});
+      break;
+    case 1:
+      reversed<int, 8><<<1, bytes / 4, bytes, stream>>>(input, output);
+      break;
+    case 2:
+      ::shuffled<<<1, 64, 0, stream>>>(output);
+      break;
+    case 3:
+      counted<<<3, 40, 0, stream>>>(output);
+      break;
+    case 4:
+      packets<mscclpp::LL16Packet><<<1, 48, 0, stream>>>(context.toPackets.get(), (int*)context.memory.get(), output, bytes, 1);
+      break;
+    case 5:
+      packets<mscclpp::LL8Packet><<<1, 48, 0, stream>>>(context.toPackets.get(), (int*)context.memory.get(), output, bytes, 2);
+      break;
+    case 6:
+      fetched<<<1, 33, 0, stream>>>(context.toMemory.get(), output, bytes);
+      break;
+    default:
+      return mscclpp::CommResult::CommInvalidArgument;
+  }
+  return mscclpp::CommResult::CommSuccess;
+}
+
+PYBIND11_MODULE(kernels, m) {
+  m.def("create", [](int number) {
+    std::shared_ptr<mscclpp::Algorithm> made = std::make_shared<mscclpp::NativeAlgorithm>(
+        "kernels", "sendrecv", [](std::shared_ptr<mscclpp::Communicator>) {},
+        [number](const std::shared_ptr<void> context, const void* input, void* output, size_t bytes, size_t, mscclpp::DataType,
+                 mscclpp::ReduceOp, cudaStream_t stream, int, int, const std::unordered_map<std::string, uintptr_t>&) {
+          return launch(*std::static_pointer_cast<Context>(context), number, (const int*)input, (int*)output, bytes, stream);
+        },
+        [](std::shared_ptr<mscclpp::Communicator> comm, const void* input, void*, size_t bytes, size_t, mscclpp::DataType) {
+          return connect(comm, input, bytes);
+        },
+        [](const void* input, void* output, size_t inputSize, size_t outputSize, mscclpp::DataType, bool) {
+          return mscclpp::AlgorithmCtxKey{(void*)input, output, inputSize, outputSize, 0};
+        });
+    return py::capsule(new std::shared_ptr<mscclpp::Algorithm>(made), mscclpp::ALGORITHM_NATIVE_CAPSULE_NAME, [](PyObject* capsule) {
+      delete static_cast<std::shared_ptr<mscclpp::Algorithm>*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)));
+    });
+  });
+}
