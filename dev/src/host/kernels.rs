@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use super::{Code, Queue, SimulatedHost, State, Work, error};
-use crate::native::SimKernel;
 use crate::alloc::SimulatedMemory;
 use crate::launch::{self, Fault, Finished, Kernel, Turn};
+use crate::native::SimKernel;
 use crate::threaded::ThreadedKernels;
 
 /// Number of consecutive turns in which kernels wait for threads of the host or other processes, after which the thread that runs them

@@ -3,7 +3,7 @@
 __all__ = ["LEFT_OUT", "why"]
 
 _CONNECTIONS = "CommGroup connects the ranks, and plans make channels, memory and proxies as they need them"
-_KERNELS = "compile_native compiles kernels, which have the channels of mscclpp_native.h"
+_KERNELS = "compile_native compiles kernels with the channels of mscclpp_native.h, and C++ sources that use these classes"
 
 LEFT_OUT = {
     **dict.fromkeys(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pathlib
 import pickle
+import subprocess
+import sys
 import threading
 import unittest
 from collections.abc import Callable
@@ -453,6 +456,50 @@ class Programs(unittest.TestCase):
         thread.start()
         thread.join()
         self.assertEqual(found, [swap().to_json()])
+
+
+class Unchecked(unittest.TestCase):
+    """Plans that the checks reject, as JSON."""
+
+    PROGRAM = """
+from mscclpp.language import *
+with CollectiveProgram("nothing", SendRecv(2, 1, False), 2):
+    {}
+    print(JSON())
+"""
+    FIRST_GENERATION = """
+from msccl.language.collectives import AllGather
+from msccl.language.mscclpp import *
+with MSCCLPPProgram("nothing", AllGather(2, 1, False), 2, 1):
+    Json()
+"""
+
+    def run_program(self, text: str, value: str | None) -> subprocess.CompletedProcess[str]:
+        environment = {key: one for key, one in os.environ.items() if key != "MSCCLPP_UNCHECKED_JSON"}
+        environment |= {} if value is None else {"MSCCLPP_UNCHECKED_JSON": value}
+        return subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
+
+    def test_refusal_names_the_variable(self) -> None:
+        for text in (self.PROGRAM.format("pass"), self.FIRST_GENERATION):
+            for value in (None, "", "0"):
+                run = self.run_program(text, value)
+                self.assertEqual((run.returncode, run.stdout), (1, ""))
+                self.assertIn("[M0214 wrong-result]", run.stderr)
+                self.assertIn("set MSCCLPP_UNCHECKED_JSON=1", run.stderr)
+
+    def test_variable_makes_warnings_of_findings(self) -> None:
+        for text in (self.PROGRAM.format("pass"), self.FIRST_GENERATION):
+            run = self.run_program(text, "1")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(json.loads(run.stdout)["name"], "nothing")
+            self.assertIn("warning: ", run.stderr)
+            self.assertIn("[M0214 wrong-result]", run.stderr)
+
+    def test_wrong_operation_has_no_plan(self) -> None:
+        wrong = "Rank(0).copy(Rank(0).get_output_buffer()[0:9], Rank(0).get_input_buffer()[0:9], tb=0)"
+        run = self.run_program(self.PROGRAM.format(f"try: {wrong}\n    except Exception: pass"), "1")
+        self.assertEqual((run.returncode, run.stdout), (1, ""))
+        self.assertNotIn("MSCCLPP_UNCHECKED_JSON", run.stderr)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ use crate::communicator::timeline;
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{
-    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, FlatMapping, PeerRegions, PeerWindow,
-    Registration, Stream, bytes_of,
+    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, FlatMapping, PeerRegions,
+    PeerWindow, Registration, Stream, bytes_of,
 };
 use mscclpp_exec::process::TimelineFile;
 

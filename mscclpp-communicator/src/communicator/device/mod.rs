@@ -28,8 +28,8 @@ use super::handle::Calls;
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{
-    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, FlatMapping, NotRegistered, PeerPath, PeerRegions, PeerWindow, Registered,
-    Registration, Stream, device_count, refuse_in_capture,
+    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, FlatMapping, NotRegistered, PeerPath, PeerRegions, PeerWindow,
+    Registered, Registration, Stream, device_count, refuse_in_capture,
 };
 use mscclpp_select::{DecidedBy, Request};
 

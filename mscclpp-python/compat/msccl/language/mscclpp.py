@@ -14,6 +14,7 @@ from msccl.language.buffers import Buffer
 from msccl.language.collectives import Collective
 from msccl.language.types import ChannelType, DataFormat, ReplicationPolicy
 from msccl.topologies import Topology
+from mscclpp.language.internal.unchecked import plan_for_json
 from mscclpp_rs import Plan, PlanError
 from mscclpp_rs._native import Recorder
 
@@ -106,6 +107,7 @@ class MSCCLPPProgram:
         self._calls: list[tuple[tuple[str, int, int], str, int | None, list[_Argument]]] = []
         self._references = 0
         self._plan: Plan | None = None
+        self._has_ended = False
 
     def __enter__(self) -> MSCCLPPProgram:
         self._outer = _current.get()
@@ -120,11 +122,20 @@ class MSCCLPPProgram:
     def plan(self) -> Plan:
         """Ends the program and returns its plan, after the checks."""
         if self._plan is None:
-            self._plan = Recorder.lang(self._spec, self._calls).plan()
+            self._plan = self._made(True)
+            self._has_ended = True
         return self._plan
 
+    def _made(self, check: bool) -> Plan:
+        return Recorder.lang(self._spec, self._calls).plan(check=check)
+
+    def to_json(self) -> str:
+        """Ends the program and returns its plan as JSON. With `MSCCLPP_UNCHECKED_JSON=1` findings of the checks are warnings."""
+        self._has_ended = True
+        return (self._plan or plan_for_json(self._made)).to_json()
+
     def _record(self, method: str, receiver: int | None, *arguments: _Argument) -> None:
-        if self._plan is not None:
+        if self._has_ended:
             raise PlanError("the program is complete: its plan was made, and no operation can be added; create another program")
         self._calls.append((_place(), method, receiver, list(arguments)))
 
@@ -281,8 +292,11 @@ def rank(rank: int) -> RankRef:
 
 
 def Json() -> None:
-    """Ends the program and prints its plan as JSON. Raises `PlanError` with all findings if it is rejected."""
-    print(_program().plan().to_json())
+    """Ends the program and prints its plan as JSON. Raises `PlanError` with all findings if it is rejected.
+
+    With `MSCCLPP_UNCHECKED_JSON=1` the findings of the checks are warnings on standard error instead.
+    """
+    print(_program().to_json())
 
 
 def Check() -> bool:

@@ -10,6 +10,7 @@ from mscclpp.language.channel import *
 from mscclpp.language.collectives import *
 from mscclpp.language.internal.globals import get_program, place, set_program
 from mscclpp.language.internal.types import BufferType, ChannelType, Chunk, ReduceOperationType, SyncType
+from mscclpp.language.internal.unchecked import plan_for_json
 from mscclpp.language.loop import LoopIterationContext
 from mscclpp.language.rank import BaseBuffer, Semaphore, rank_number
 from mscclpp.language.utils import AlgoSpec, ReplicationPolicy
@@ -160,9 +161,9 @@ class CollectiveProgram:
     def to_json(self, indent: int | str | None = 2, *, check: bool = True, **kwargs: Any) -> str:
         """Ends the program and returns its plan as JSON; `indent` and further arguments are those of `json.dumps`.
 
-        Raises as `plan` does.
+        Raises as `plan` does. With `MSCCLPP_UNCHECKED_JSON=1` the findings of the checks are warnings on standard error instead.
         """
-        plan = self.plan(check=check)
+        plan = plan_for_json(lambda checks: self.plan(check=checks)) if check else self.plan(check=False)
         return json.dumps(json.loads(plan.to_json(pretty=False)), indent=indent, **kwargs)
 
     def post_process_operations(self) -> None:
