@@ -36,6 +36,7 @@ pub(crate) fn tests(is_list: bool) -> Vec<Trial> {
     trials.push(with_pytorch(&package, VERSIONS[0], "compat", 21));
     trials.push(programs_of_documents(&package));
     trials.push(reference_programs(&package));
+    trials.push(reference_table(&package));
     trials.extend(jobs::tests(&package));
     trials.push(Trial::test("both_distributions_have_one_version", versions_are_equal));
     trials.push(Trial::test("every_example_is_run", jobs::examples_are_run));
@@ -137,6 +138,25 @@ fn programs_of_documents(package: &Result<PathBuf, String>) -> Trial {
     let path = sources().join("tests/documents/programs.py");
     let test = move || run_tests("python3".as_ref(), &package?, &path, 11);
     Trial::test("python_programs_of_documents_are_recorded", test).with_ignored_flag(is_ignored)
+}
+
+/// Runs the reference's own programs as they stand.
+fn reference_table(package: &Result<PathBuf, String>) -> Trial {
+    // As cargo runs tests in the folder of their package, other than the workspace.
+    let examples = std::env::var_os("MSCCLPP_EXAMPLES").map(|path| sources().join("..").join(path));
+    if examples.is_none() {
+        println!(
+            "the run of the reference's programs is ignored: MSCCLPP_EXAMPLES does not name a checkout of microsoft/mscclpp"
+        );
+    }
+    let (is_ignored, package) = (examples.is_none(), package.clone());
+    let test = move || {
+        let examples = examples.ok_or("no checkout")?;
+        let script = sources().join("tests/python/reference_table.py");
+        println!("{}", run("python3".as_ref(), &package?, &script, &[examples])?);
+        Ok(())
+    };
+    Trial::test("programs_of_the_reference_run_as_they_stand", test).with_ignored_flag(is_ignored)
 }
 
 /// Compares the plans of the reference's own programs with those of the reference.

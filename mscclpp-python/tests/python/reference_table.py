@@ -26,7 +26,10 @@ DEFAULT = "python/mscclpp/default_algos"
 # Values of arguments without a default.
 VALUES = {"name": "program", "num_gpus": "4", "gpus_per_node": "4", "tbg_size": "2"}
 # Why programs do not run with the reference's package either.
-BROKEN: dict[str, str] = {}
+BROKEN = {
+    "single_node/allgather_ring.py": "it uses MSCCLPPProgram, which is not defined",
+    "single_node/alltoall/alltoall_pkt.py": "it calls put_packet, which channels do not have",
+}
 
 
 def arguments(text: str) -> list[str]:
@@ -49,11 +52,13 @@ def run(path: Path, unchecked: bool) -> tuple[str, str]:
 
 
 def specification(collective: Collective) -> AlgoSpec:
-    return AlgoSpec("default", collective, 2, 4, collective.inplace, 1, "LL", auto_sync=False, use_double_scratch_buffer=True)
+    """Returns the specification for two nodes of two ranks, as the reference's own calls have it."""
+    options = {"auto_sync": isinstance(collective, ReduceScatter), "use_double_scratch_buffer": True}
+    return AlgoSpec("default", collective, 2, 4, collective.inplace, 1, "LL", **options)
 
 
-def default_algorithm(path: Path) -> str:
-    """Returns what happens to the function of a default algorithm."""
+def default_algorithm(path: Path) -> tuple[str, str]:
+    """Returns what happens to the function of a default algorithm, with the checks and without."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -68,8 +73,9 @@ def default_algorithm(path: Path) -> str:
     try:
         function(specification(collective), *others).plan()
     except PlanError as error:
-        return f"rejected: {', '.join(sorted({finding.code for finding in error.findings}))}"
-    return "runs"
+        json.loads(function(specification(collective), *others).to_json(check=False))
+        return f"rejected: {', '.join(sorted({finding.code for finding in error.findings}))}", "runs"
+    return "runs", "runs"
 
 
 def main() -> None:
@@ -85,10 +91,7 @@ def main() -> None:
         if unchecked == "runs" and name in BROKEN:
             failures.append(f"{name}: expected that it does not run: {BROKEN[name]}")
     for path in sorted((examples / DEFAULT).glob("*_multi_nodes.py")):
-        found = default_algorithm(path)
-        rows.append((f"default_algos/{path.name}", found, found))
-        if found != "runs":
-            failures.append(f"{path.name}: {found}")
+        rows.append((f"default_algos/{path.name}", *default_algorithm(path)))
     print("| program | as it stands | with MSCCLPP_UNCHECKED_JSON=1 |\n|---|---|---|")
     for row in rows:
         print("| " + " | ".join(row) + " |")
