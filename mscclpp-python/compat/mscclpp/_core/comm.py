@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mscclpp._core.types import DataType, PacketType, ReduceOp, native_reduction, native_type
 from mscclpp_rs import Plan
 from mscclpp_rs._native import AddressCommunicator, JobListener, Target
+
+if TYPE_CHECKING:
+    from mscclpp._core.native_host import HostCommunicator
 
 __all__ = ["CommGroup", "Communicator", "ExecutionPlan", "Executor"]
 
@@ -21,6 +24,8 @@ class Communicator:
 
     def __init__(self, native: AddressCommunicator) -> None:
         self._native = native
+        #: That of native algorithms, once one has made a call.
+        self.host: HostCommunicator | None = None
 
     @property
     def native(self) -> AddressCommunicator:

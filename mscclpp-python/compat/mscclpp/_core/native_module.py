@@ -17,7 +17,7 @@ from mscclpp._core.native_host import HostCommunicator
 from mscclpp._core.native_source import device_text, host_text, with_own_headers
 from mscclpp._core.types import DataType, ReduceOp
 from mscclpp_rs import Error, UnsupportedError
-from mscclpp_rs._native import AddressCommunicator, KernelModule, compile_image, has_devices
+from mscclpp_rs._native import KernelModule, compile_image, has_devices
 
 if TYPE_CHECKING:
     from mscclpp._core.comm import Communicator
@@ -31,8 +31,6 @@ _AUTO = 255
 
 # Functions of a library that was loaded: those of any serve the algorithms of all.
 _functions: list[_Functions] = []
-# The communicators of native algorithms, by those of calls.
-_hosts: dict[AddressCommunicator, HostCommunicator] = {}
 
 
 class _Functions:
@@ -166,11 +164,11 @@ class HostAlgorithm:
 
         Raises what its functions throw, and `mscclpp_rs.Error` if a kernel of an earlier call has waited longer than the timeout.
         """
-        host = _hosts.get(comm.native)
+        if comm.native.device is None:
+            raise UnsupportedError(f"{self.name}: expected a communicator of CUDA devices, found one of host memory")
+        host = comm.host
         if host is None:
-            if comm.native.device is None:
-                raise UnsupportedError(f"{self.name}: expected a communicator of CUDA devices, found one of host memory")
-            host = _hosts[comm.native] = HostCommunicator(comm.native)
+            host = comm.host = HostCommunicator(comm.native)
         host.check()
         arguments = (
             host,
@@ -191,9 +189,8 @@ class HostAlgorithm:
 
     def synchronize(self, comm: Communicator, stream: int) -> None:
         """Waits until the calls on a stream are complete. Raises `mscclpp_rs.Error` if a kernel has waited longer than the timeout."""
-        host = _hosts.get(comm.native)
-        if host is not None:
-            host.synchronize(stream)
+        if comm.host is not None:
+            comm.host.synchronize(stream)
 
     def reset(self) -> None:
         """Drops the contexts. No kernel of any rank may use them any more."""
