@@ -9,6 +9,8 @@ mod default_plans;
 mod errors;
 mod evaluated;
 mod filetests;
+#[cfg(feature = "cuda")]
+mod jit_cache;
 mod lang;
 mod mutants;
 mod ops;
