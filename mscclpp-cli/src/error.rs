@@ -206,13 +206,25 @@ pub(crate) enum Error {
     /// A failed collective call, or ranks that failed to join.
     #[error(transparent)]
     Call(Box<mscclpp_exec::Error>),
-    /// A machine description that cannot be used.
-    #[error("{source}{}\n         help: list the machines with `mscclpp machine list`", suggestion_hint(.suggestions))]
-    Machine {
-        /// Why.
-        source: mscclpp_predict::MachineError,
+    /// An unknown machine.
+    #[error(
+        "unknown machine `{name}`{}\n         help: list the machines with `mscclpp machine list`; a path to a machine file contains `/` or \
+         ends with `.toml`",
+        suggestion_hint(.suggestions)
+    )]
+    UnknownMachine {
+        /// The requested name, or that of the base of a file.
+        name: String,
         /// Similar names, best first.
         suggestions: Vec<String>,
+    },
+    /// A machine file that cannot be used.
+    #[error("{}: {reason}", path.display())]
+    MachineFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// Standard output was closed by its reader.
     #[error("standard output was closed")]
@@ -288,7 +300,8 @@ impl Error {
             | Self::Read { .. }
             | Self::TooLong { .. }
             | Self::Dump(_)
-            | Self::Machine { .. }
+            | Self::UnknownMachine { .. }
+            | Self::MachineFile { .. }
             | Self::NoJob(_)
             | Self::NotAPlan { .. } => exit::USAGE,
             Self::Write { .. }

@@ -38,7 +38,7 @@ pub(crate) struct Source {
     /// Warnings about the file, such as unknown keys.
     pub(crate) warnings: Vec<Diagnostic>,
     /// Whether it was read from a file.
-    is_file: bool,
+    pub(crate) is_file: bool,
 }
 
 impl Source {

@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::common::mscclpp;
+use crate::common::plans::{stalling, text};
 
 #[test]
 fn simulation_reports_time_error_and_bound() {
@@ -46,25 +47,107 @@ fn plan_file_and_machine_file_are_simulated() {
     assert!(page.starts_with("<!doctype html>") && page.contains("class=\"reduce critical\""), "{page}");
     fs::write(path("own.toml"), machine.replace("10\n", "-1\n")).expect("it is written");
     let run = mscclpp(["machine", "show", &path("own.toml")]).ends_with(2);
-    assert!(run.stderr.contains("link.gb_per_s: expected a positive number, found -1"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains(
+            "own.toml: invalid machine description: link[0].gb_per_s: expected 0.000001 to 1000000, found -1"
+        ),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn refused_plan_has_no_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("stalls.json");
+    fs::write(&path, text(&stalling())).expect("it is written");
+    let path = path.to_str().expect("UTF-8");
+    let run = mscclpp(["simulate", path, "--machine", "8xh100", "--size", "1K"]).ends_with(1);
+    assert!(run.stderr.contains("is refused, so it has no time") && run.stderr.contains("M0201"), "{}", run.stderr);
 }
 
 #[test]
 fn bound_has_a_certificate() {
     let run = mscclpp(["bound", "all_gather", "--machine", "8xh100", "--size", "1G", "--json"]);
     let value = run.succeeds().json();
-    assert!((value["algbw_gb_per_s"].as_f64().expect("a rate") - 514.285714).abs() < 1e-5, "{value}");
-    assert_eq!(value["certificate"]["messages"], 0.875);
+    assert!((value["algbw_gbps"].as_f64().expect("a rate") - 514.285714).abs() < 1e-5, "{value}");
+    let certificate = &value["certificate"];
+    assert_eq!((&certificate["messages"], &certificate["direction"]), (&0.875.into(), &"leave".into()));
+    let run = mscclpp(["bound", "reduce_scatter", "--machine", "8xh100", "--size", "1G"]).succeeds();
+    assert!(run.stdout.contains("because 0.875 messages must enter over 450 GB/s"), "{}", run.stdout);
+    let run = mscclpp(["bound", "all_reduce", "--machine", "8xh100", "--size", "0"]).succeeds();
+    let bounds: Vec<&str> =
+        run.stdout.lines().filter_map(|line| line.rsplit_once("at least ")).map(|(_, us)| us).collect();
+    assert_eq!(bounds.iter().filter(|us| **us == bounds[0]).count(), 4, "{}", run.stdout);
+    assert!(run.stdout.contains("because 1 message must leave"), "{}", run.stdout);
+}
+
+#[test]
+fn help_states_the_defaults_of_a_machine() {
+    let run = mscclpp(["simulate", "--help"]).succeeds();
+    for default in ["[default: all of the machine, or that of the plan file]", "[default: that of the machine]"] {
+        assert!(run.stdout.contains(default), "{}", run.stdout);
+    }
 }
 
 #[test]
 fn mistakes_are_usage_errors() {
     let simulate = ["simulate", "allreduce_ring", "--size", "1M", "--machine"];
-    let run = mscclpp(simulate.iter().chain(&["8xh10"])).ends_with(2);
+    let fails = |words: &[&str], expected: &str| {
+        let run = mscclpp(simulate.iter().chain(words)).ends_with(2);
+        assert!(run.stderr.contains(expected), "{}", run.stderr);
+    };
+    fails(&["8xh10"], "unknown machine `8xh10`; similar names exist");
+    fails(&["8xh100", "--ranks", "9"], "at most 8 ranks, which machine `8xh100` has, found one for 9");
+    fails(&["2x8xh100"], "use at most 8 ranks, or an algorithm for several nodes");
+    fails(&["h200-virtual", "--tier", "fast"], "expected one of: hand-written, interpreted, specialized");
+    fails(&["8xh100", "--tier", "fast"], "machine `8xh100` has no kernel tiers, found tier `fast`; omit the tier");
+    let run = mscclpp(["bound", "all_reduce", "--machine", "8xh100", "--ranks", "1", "--size", "1"]).ends_with(2);
+    assert!(run.stderr.contains("expected 2 to 8 ranks on machine `8xh100`, found 1"), "{}", run.stderr);
+}
+
+#[test]
+fn mistakes_in_machine_files_name_the_file_and_the_field() {
+    let show = |path: &str| mscclpp(["machine", "show", path]);
+    let run = show("./no/such.toml").ends_with(2);
+    assert!(run.stderr.contains("./no/such.toml") && !run.stderr.contains("machine list"), "{}", run.stderr);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("own.toml");
+    let path = path.to_str().expect("UTF-8");
+    let machine = "name = \"own\"\ndescription = \"two\"\nbase = \"8xh100\"\nranks = 8\nranks_per_node = 8\n";
+    for (more, expected) in [
+        (
+            "[blocks]\nallreduce_rng = 2\n",
+            "own.toml: blocks: expected `default` or a built-in algorithm, found `allreduce_rng`",
+        ),
+        (
+            "[constant]\nops_us = { value = 1, source = \"s\" }\n",
+            "own.toml: invalid machine description: constant.ops_us",
+        ),
+        ("[[link]]\nfrom = \"gpu\"\nto = \"a\"\ngb_per_s = 1\nsource = \"\"\n", "link[0].source: expected where"),
+    ] {
+        fs::write(path, format!("{machine}{more}")).expect("it is written");
+        let run = show(path).ends_with(2);
+        assert!(run.stderr.contains(expected), "{}", run.stderr);
+    }
+    fs::write(path, machine.replace("8xh100", "8xh10")).expect("it is written");
+    let run = show(path).ends_with(2);
     assert!(run.stderr.contains("unknown machine `8xh10`"), "{}", run.stderr);
-    mscclpp(simulate.iter().chain(&["8xh100", "--ranks", "9"])).ends_with(2);
-    let run = mscclpp(simulate.iter().chain(&["h200-virtual", "--tier", "fast"])).ends_with(2);
-    assert!(run.stderr.contains("expected one of: hand-written, interpreted, specialized"), "{}", run.stderr);
-    mscclpp(["bound", "all_reduce", "--machine", "8xh100", "--ranks", "1", "--size", "1"]).ends_with(2);
-    mscclpp(["machine", "show", "./no/such.toml"]).ends_with(2);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn machine_file_that_is_no_regular_file_is_an_error() {
+    // Neither reads without an end, nor waits for a writer.
+    for path in ["/dev/zero", "/dev/../dev/full"] {
+        mscclpp(["machine", "show", path]).ends_with(2);
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pipe.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("it starts").success());
+    mscclpp(["machine", "show", path.to_str().expect("UTF-8")]).ends_with(2);
+    fs::remove_file(&path).expect("it is removed");
+    fs::write(&path, " ".repeat((1 << 20) + 1)).expect("it is written");
+    let run = mscclpp(["machine", "show", path.to_str().expect("UTF-8")]).ends_with(2);
+    assert!(run.stderr.contains("at most 1 MiB"), "{}", run.stderr);
 }

@@ -2,7 +2,7 @@
 //!
 //! * [`Machine`] describes links, switches, and the constants of the model, each with its source; some are built in.
 //! * [`predict`] executes a plan on the abstract machine of the checks, and simulates its operations on a machine.
-//! * [`bound`] is a time that no algorithm beats on a machine, with a certificate.
+//! * [`lower_bound`] is a time that no algorithm beats on a machine, with a certificate.
 //!
 //! All results are functions of their arguments: nothing depends on time, hash order or threads. The constants of the model are
 //! in the machine descriptions; the code has none.
@@ -15,13 +15,13 @@ mod flow;
 mod machine;
 mod page;
 mod prediction;
-mod rates;
 mod simulation;
 mod topology;
 
-pub use bound::{Bound, BoundError, Certificate, bound};
+pub use bound::{Bound, BoundError, Certificate, Direction, lower_bound};
 pub use error::PredictError;
-pub use machine::{Accuracy, Constant, Constants, Link, Machine, MachineError, Tier};
-pub use page::page;
+pub use machine::{Accuracy, Constant, Constants, Link, LinkEnd, Machine, MachineError, Tier};
+pub use page::render_html;
 pub use prediction::{Prediction, Predictor, Share, predict};
 pub use simulation::{Cause, Span, Timeline};
+pub use topology::{Edge, Topology};

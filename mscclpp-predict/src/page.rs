@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use mscclpp_check::execution::Node;
+use mscclpp_check::execution::{Execution, Node};
+use mscclpp_plan::graph::Escaped;
 use mscclpp_plan::raw::{OpClass, PlanTree};
 
 use crate::prediction::Prediction;
@@ -16,6 +17,8 @@ const LANE: f64 = 14.0;
 /// Maximum number of lanes, and of operations, that are drawn.
 const MAX_LANES: usize = 256;
 const MAX_BOXES: usize = 20_000;
+/// Maximum number of operations of the critical path that the table lists.
+const MAX_PATH_ROWS: usize = 1000;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--paper:#fff;--ink:#1b1b1b;--quiet:#6b6b6b;--line:#dcdcdc;--data:#7fb2e5;--reduce:#84c6a0;--wait:#d9d3c4;\
@@ -42,14 +45,10 @@ fn class(node: &Node) -> &'static str {
     }
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 /// Returns the source location of a node's operation, if the plan has it.
-fn source(plan: &PlanTree, node: &Node, instances: u32) -> Option<String> {
+fn source(plan: &PlanTree, run: &Execution, node: &Node) -> Option<String> {
     let blocks = &plan.ranks.get(node.rank as usize)?.blocks;
-    let op = blocks.get(node.block as usize * instances.max(1) as usize)?.ops.get(node.position.0 as usize)?;
+    let op = blocks.get(run.plan_block(node) as usize)?.ops.get(node.position.0 as usize)?;
     let op = match node.position.1.checked_sub(1) {
         Some(inner) => op.body.as_ref()?.ops.get(inner as usize)?,
         None => op,
@@ -66,7 +65,7 @@ fn tick(total: f64) -> f64 {
 
 /// Returns a page in HTML with the thread blocks and ports of all ranks over time, and the critical path. `lines` are shown above
 /// the picture, the first one as the title.
-pub fn page(plan: &PlanTree, found: &Prediction, lines: &[String]) -> String {
+pub fn render_html(plan: &PlanTree, found: &Prediction, lines: &[String]) -> String {
     let (run, timeline) = (&found.execution, &found.timeline);
     // A lane for each thread block, and one after them for the ports of its operations.
     let mut lanes: BTreeMap<(u32, u32, bool), usize> = BTreeMap::new();
@@ -77,28 +76,30 @@ pub fn page(plan: &PlanTree, found: &Prediction, lines: &[String]) -> String {
     let x = |us: f64| NAMES + us / total * WIDTH;
     let y = |lane: usize| 18.0 + lane as f64 * LANE;
     let height = y(drawn_lanes) + 6.0;
-    let path = timeline.critical_path();
-    let title = lines.first().map(|line| escape(line)).unwrap_or_default();
+    // The opening of a barrier takes no time and is no operation of its own.
+    let path: Vec<u32> =
+        timeline.critical_path().into_iter().filter(|node| !run.nodes[*node as usize].opening).collect();
+    let title = lines.first().map(|line| Escaped(line).to_string()).unwrap_or_default();
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{title}</title>\n<style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n"
     );
     for line in lines.iter().skip(1) {
-        _ = writeln!(out, "<p>{}</p>", escape(line));
+        _ = writeln!(out, "<p>{}</p>", Escaped(line));
     }
-    let (instances, nodes) = (run.instances, run.nodes.len());
+    let (instances, nodes) = (run.num_instances, run.nodes.len());
+    let operations = run.nodes.iter().filter(|node| !node.opening).count();
     if instances > 1 {
         _ = writeln!(
             out,
-            "<p class=\"quiet\">One of {instances} equal instances, which do the same at the same time.</p>"
+            "<p class=\"quiet\">One of {instances} equal instances, which do the same at the same time: block numbers are those of the first one.</p>"
         );
     }
-    if lanes.len() > drawn_lanes || nodes > MAX_BOXES {
-        _ = writeln!(
-            out,
-            "<p class=\"quiet\">The first {drawn_lanes} of {} lanes and at most {MAX_BOXES} of {nodes} operations are drawn.</p>",
-            lanes.len()
-        );
+    if lanes.len() > drawn_lanes {
+        _ = writeln!(out, "<p class=\"quiet\">The first {drawn_lanes} of {} lanes are drawn.</p>", lanes.len());
+    }
+    if operations > MAX_BOXES {
+        _ = writeln!(out, "<p class=\"quiet\">The first {MAX_BOXES} of {operations} operations are drawn.</p>");
     }
     out += "<p aria-hidden=\"true\">";
     for (class, meaning) in [
@@ -128,17 +129,19 @@ pub fn page(plan: &PlanTree, found: &Prediction, lines: &[String]) -> String {
     }
     for (&(rank, block, transfer), &lane) in lanes.iter().filter(|(_, lane)| **lane < MAX_LANES) {
         let what = if transfer { "ports of " } else { "" };
+        let block = block.saturating_mul(instances.max(1));
         _ = writeln!(out, "<text x=\"0\" y=\"{:.2}\">rank {rank}, {what}block {block}</text>", y(lane) + LANE - 4.0);
     }
     let mut is_critical = vec![false; nodes];
     path.iter().for_each(|node| is_critical[*node as usize] = true);
-    for (number, (node, span)) in run.nodes.iter().zip(&timeline.spans).enumerate().take(MAX_BOXES) {
+    let drawn = run.nodes.iter().zip(&timeline.spans).enumerate().filter(|(_, (node, _))| !node.opening);
+    for (number, (node, span)) in drawn.take(MAX_BOXES) {
         let lane = lanes[&(node.rank, node.block, node.transfer)];
         if lane >= MAX_LANES {
             continue;
         }
         let critical = if is_critical[number] { " critical" } else { "" };
-        let at = source(plan, node, instances).map(|place| format!(", {place}")).unwrap_or_default();
+        let at = source(plan, run, node).map(|place| format!(", {place}")).unwrap_or_default();
         let bytes: u64 = run.accesses(number).iter().filter(|access| access.write).map(|access| access.bytes).sum();
         let moved = if bytes > 0 { format!(", writes {bytes} bytes") } else { String::new() };
         _ = writeln!(
@@ -149,7 +152,7 @@ pub fn page(plan: &PlanTree, found: &Prediction, lines: &[String]) -> String {
             y(lane) + 1.0,
             ((span.end - span.start) / total * WIDTH).max(0.4),
             LANE - 3.0,
-            escape(&format!("{}, {:.2} to {:.2} us{moved}{at}", node.kind.name(), span.start, span.end))
+            Escaped(&format!("{}, {:.2} to {:.2} us{moved}{at}", node.kind.name(), span.start, span.end))
         );
     }
     // From the end of what a node of the critical path waits for to its start.
@@ -174,20 +177,24 @@ pub fn page(plan: &PlanTree, found: &Prediction, lines: &[String]) -> String {
     }
     out += "</svg>\n<table><caption>Critical path</caption><thead><tr><th>operation</th><th class=\"n\">rank</th><th class=\"n\">block</th>\
             <th class=\"n\">from (us)</th><th class=\"n\">to (us)</th><th>source</th></tr></thead><tbody>\n";
-    for &number in path.iter().take(MAX_LANES) {
+    for &number in path.iter().take(MAX_PATH_ROWS) {
         let (node, span) = (&run.nodes[number as usize], &timeline.spans[number as usize]);
-        let place = source(plan, node, instances).unwrap_or_default();
+        let place = source(plan, run, node).unwrap_or_default();
         _ = writeln!(
             out,
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td><td>{}</td></tr>",
             node.kind.name(),
             node.rank,
-            node.block,
+            run.plan_block(node),
             span.start,
             span.end,
-            escape(&place)
+            Escaped(&place)
         );
     }
-    out += "</tbody></table>\n</body></html>\n";
+    out += "</tbody></table>\n";
+    if path.len() > MAX_PATH_ROWS {
+        _ = writeln!(out, "<p class=\"quiet\">The first {MAX_PATH_ROWS} of {} operations are listed.</p>", path.len());
+    }
+    out += "</body></html>\n";
     out
 }

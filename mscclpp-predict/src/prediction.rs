@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mscclpp_check::execution::{Execution, chunk_bytes, chunk_of_iterations, execution, iterations};
-use mscclpp_plan::raw::PlanTree;
+use mscclpp_check::execution::{Execution, chunk_bytes, chunk_of_iterations, iterations, record_execution};
+use mscclpp_plan::raw::{PlanTree, RankPlan};
 
 use crate::error::PredictError;
 use crate::machine::Machine;
@@ -27,7 +27,9 @@ pub struct Prediction {
     pub time_us: f64,
     /// How the time is spent along the critical path.
     pub shares: Vec<Share>,
-    /// Whether the time is that of a shorter pipeline, continued at its steady rate.
+    /// Whether a shorter pipeline was simulated, and continued at its last rate.
+    pub partial: bool,
+    /// Whether that rate had become steady.
     pub steady_state: bool,
     /// The execution that was simulated, and its times: of the message, or of the shorter pipeline.
     pub execution: Arc<Execution>,
@@ -35,9 +37,9 @@ pub struct Prediction {
     pub timeline: Timeline,
 }
 
-/// Numbers of iterations of a loop between which the rate of a pipeline is measured; longer loops are not simulated.
+/// Iterations of the shortest pipeline that is simulated in place of a longer one; each further one is twice as long.
 const FIRST_ITERATIONS: u64 = 8;
-/// Maximum number of iterations that are simulated if the rate of the pipeline does not become steady before.
+/// Iterations of the longest pipeline that is simulated, unless a chunk of the least size has more.
 const MAX_ITERATIONS: u64 = 64;
 /// Relative difference of the rates of two parts of a pipeline below which it is steady.
 const STEADY: f64 = 0.005;
@@ -68,7 +70,7 @@ impl<'p> Predictor<'p> {
         if let Some(known) = self.executions.get(&chunk) {
             return Ok(Arc::clone(known));
         }
-        let new = Arc::new(execution(self.plan, chunk).map_err(PredictError::Plan)?);
+        let new = Arc::new(record_execution(self.plan, chunk)?);
         self.executions.insert(chunk, Arc::clone(&new));
         Ok(new)
     }
@@ -89,19 +91,16 @@ impl<'p> Predictor<'p> {
             return Err(PredictError::TooManyRanks { ranks, machine: machine.name.clone(), limit: machine.ranks });
         }
         if let Some(tier) = tier.filter(|tier| !machine.tiers.contains_key(*tier)) {
+            if machine.tiers.is_empty() {
+                return Err(PredictError::NoTiers { machine: machine.name.clone(), tier: tier.to_owned() });
+            }
             let known = machine.tiers.keys().cloned().collect::<Vec<_>>().join(", ");
             return Err(PredictError::UnknownTier { machine: machine.name.clone(), tier: tier.to_owned(), known });
         }
         let constants = machine.constants_of(tier);
         let topology = Topology::of(machine, ranks as u32);
         let whole = chunk_bytes(plan, bytes);
-        let chunks = |rank: &mscclpp_plan::raw::RankPlan| match plan.collective.in_place {
-            true => rank.input_chunks.max(rank.output_chunks),
-            false => rank.input_chunks.saturating_add(rank.output_chunks),
-        };
-        // Scratch of pipelines is reused, so it adds little.
-        let per_rank = plan.ranks.iter().map(chunks).max().unwrap_or(0);
-        let buffers = f64::from(per_rank) * whole as f64 * if machine.one_device { ranks as f64 } else { 1.0 };
+        let buffers = buffer_bytes(plan, whole) * if machine.one_device { ranks as f64 } else { 1.0 };
         let mut run = |chunk: u64| -> Result<(Arc<Execution>, Timeline), PredictError> {
             let run = self.execution(chunk)?;
             let timeline = simulate(&run, machine, &topology, &constants, buffers)?;
@@ -109,32 +108,48 @@ impl<'p> Predictor<'p> {
         };
         let grain = u64::from(plan.buffer_alignment.max(1));
         let of_iterations = |count: u64| (chunk_of_iterations(plan, count) / grain * grain).max(grain);
-        if iterations(plan, whole) <= MAX_ITERATIONS {
-            let (execution, timeline) = run(whole)?;
-            let shares = timeline.causes().map(|(cause, us)| Share { cause, us }).to_vec();
-            return Ok(Prediction { time_us: timeline.total_us, shares, steady_state: false, execution, timeline });
-        }
         let mut count = FIRST_ITERATIONS;
-        let mut earlier = run(of_iterations(count))?.1.total_us;
-        let mut rate = f64::NAN;
-        loop {
-            let (shorter, chunk) = (of_iterations(count), of_iterations(2 * count));
-            let (execution, timeline) = run(chunk)?;
-            let total = timeline.total_us;
-            let next = (total - earlier) / (chunk - shorter).max(1) as f64;
-            let is_steady = (next / rate - 1.0).abs() <= STEADY;
-            count *= 2;
-            if is_steady || count >= MAX_ITERATIONS {
-                let time_us = total + next * (whole - chunk) as f64;
-                // The steady part is spent as the simulated one is.
-                let rest = (total - timeline.launch_us).max(f64::MIN_POSITIVE);
-                let scale = (time_us - timeline.launch_us) / rest;
-                let shares = timeline
-                    .causes()
-                    .map(|(cause, us)| Share { cause, us: if cause == Cause::Launch { us } else { us * scale } });
-                return Ok(Prediction { time_us, shares: shares.to_vec(), steady_state: true, execution, timeline });
+        let mut shorter = of_iterations(count);
+        if iterations(plan, whole) > MAX_ITERATIONS && shorter < whole {
+            let mut earlier = run(shorter)?.1.total_us;
+            let mut rate = f64::NAN;
+            loop {
+                let chunk = of_iterations(2 * count).max(shorter.saturating_add(grain));
+                if chunk >= whole {
+                    break;
+                }
+                let (execution, timeline) = run(chunk)?;
+                let total = timeline.total_us;
+                let next = (total - earlier) / (chunk - shorter) as f64;
+                let steady_state = (next / rate - 1.0).abs() <= STEADY;
+                count *= 2;
+                if steady_state || count >= MAX_ITERATIONS {
+                    let time_us = total + next * (whole - chunk) as f64;
+                    let shares = continued(&timeline, time_us);
+                    return Ok(Prediction { time_us, shares, partial: true, steady_state, execution, timeline });
+                }
+                (earlier, rate, shorter) = (total, next, chunk);
             }
-            (earlier, rate) = (total, next);
         }
+        let (execution, timeline) = run(whole)?;
+        let shares = timeline.causes().map(|(cause, us)| Share { cause, us }).to_vec();
+        let time_us = timeline.total_us;
+        Ok(Prediction { time_us, shares, partial: false, steady_state: false, execution, timeline })
     }
+}
+
+/// Returns the bytes of a rank's buffers. Scratch of pipelines is reused, so it adds little.
+fn buffer_bytes(plan: &PlanTree, chunk_bytes: u64) -> f64 {
+    let chunks = |rank: &RankPlan| match plan.collective.in_place {
+        true => rank.input_chunks.max(rank.output_chunks),
+        false => rank.input_chunks.saturating_add(rank.output_chunks),
+    };
+    f64::from(plan.ranks.iter().map(chunks).max().unwrap_or(0)) * chunk_bytes as f64
+}
+
+/// Returns how a longer time is spent: what is added as the simulated time is, but for the launch.
+fn continued(timeline: &Timeline, time_us: f64) -> Vec<Share> {
+    let scale = (time_us - timeline.launch_us) / (timeline.total_us - timeline.launch_us).max(f64::MIN_POSITIVE);
+    let of = |(cause, us)| Share { cause, us: if cause == Cause::Launch { us } else { us * scale } };
+    timeline.causes().map(of).to_vec()
 }

@@ -2,7 +2,7 @@
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::raw::PlanTree;
-use mscclpp_predict::{Machine, PredictError, page, predict};
+use mscclpp_predict::{Machine, PredictError, lower_bound, predict, render_html};
 
 /// Two ranks on a switch, with constants that give round numbers.
 const MACHINE: &str = "name = \"m\"\ndescription = \"d\"\nranks = 2\nranks_per_node = 2\n\
@@ -52,29 +52,47 @@ fn prediction_is_the_same_each_time() {
     }
 }
 
+/// Four nodes of two ranks, with latencies of signals and of the network only.
+const NODES: &str = "name = \"m\"\ndescription = \"d\"\nranks = 8\nranks_per_node = 2\nmulticast = true\n\
+    [[link]]\nfrom = \"gpu\"\nto = \"switch\"\ngb_per_s = 100\nsource = \"test\"\n\
+    [[link]]\nfrom = \"gpu\"\nto = \"network\"\ngb_per_s = 10\nshared = true\nsource = \"test\"\n\
+    [constant]\nsignal_us = { value = 1, source = \"test\" }\nnetwork_us = { value = 10, source = \"test\" }\n";
+
 #[test]
 fn every_built_in_algorithm_has_a_time_above_the_bound() {
-    for algorithm in algorithms::all() {
-        let (ranks, name) = (16, if algorithm.supports(16, 8) { "2x8xh100" } else { "8xh100" });
-        let machine = Machine::builtin(name).expect("it is built in");
-        let ranks = if name == "8xh100" { 8 } else { ranks };
-        let Some(per_node) = algorithm.supports(ranks, 8).then_some(8).or(algorithm.ranks_per_node(ranks)) else {
-            continue;
-        };
-        if per_node < 8 {
-            continue;
-        }
-        let arguments = algorithm.arguments([]).expect("the defaults");
-        let mut spec = algorithm.spec(ranks, per_node);
-        spec.collective.in_place |= algorithm.buffer_mode() == algorithms::BufferMode::InPlace;
-        let plan =
-            algorithm.compile_tree(spec, &arguments).unwrap_or_else(|error| panic!("{}: {error}", algorithm.name()));
-        for bytes in [1 << 10, 64 << 20] {
-            let found = time(&plan, &machine, bytes);
-            let least = mscclpp_predict::bound(plan.collective.kind, &machine, ranks, bytes).expect("a bound").time_us;
-            assert!(found >= least, "{} of {bytes} bytes: {found} us, the bound is {least} us", algorithm.name());
+    let machines = [
+        machine(NODES),
+        Machine::builtin("8xh100").expect("it is built in"),
+        Machine::builtin("2x8xh100").expect("it is built in"),
+    ];
+    let mut tested = std::collections::BTreeSet::new();
+    for machine in &machines {
+        for algorithm in algorithms::all().iter().filter(|one| one.supports(machine.ranks, machine.ranks_per_node)) {
+            let name = algorithm.name();
+            let arguments = algorithm.arguments([]).expect("the defaults");
+            let mut spec = algorithm.spec(machine.ranks, machine.ranks_per_node);
+            spec.collective.in_place |= algorithm.buffer_mode() == algorithms::BufferMode::InPlace;
+            let plan = algorithm.compile_tree(spec, &arguments).unwrap_or_else(|error| panic!("{name}: {error}"));
+            for bytes in [1, 1 << 10, 64 << 20] {
+                let found = predict(&plan, machine, bytes, None);
+                // An algorithm for one node that several nodes happen to have ranks for.
+                if matches!(found, Err(PredictError::AcrossNodes { .. })) {
+                    continue;
+                }
+                let found = found.unwrap_or_else(|error| panic!("{name} on {}: {error}", machine.name)).time_us;
+                let kind = plan.collective.kind;
+                let bound = lower_bound(kind, machine, machine.ranks, bytes).expect("a bound").time_us;
+                assert!(
+                    found >= bound * (1.0 - 1e-9),
+                    "{name} of {bytes} bytes on {}: {found} us, bound {bound} us",
+                    machine.name
+                );
+                tested.insert(name);
+            }
         }
     }
+    let all: std::collections::BTreeSet<_> = algorithms::all().iter().map(|one| one.name()).collect();
+    assert_eq!(tested, all);
 }
 
 #[test]
@@ -85,7 +103,7 @@ fn long_pipeline_is_predicted_from_its_steady_state() {
     let (short, long) = (8 * (64 << 20), 8 * (640 << 20));
     let all = predict(&plan, &machine, short, None).expect("a time");
     let part = predict(&plan, &machine, long, None).expect("a time");
-    assert!(!all.steady_state && part.steady_state);
+    assert!(!all.partial && part.partial && part.steady_state);
     let half = time(&plan, &machine, short / 2);
     let expected = all.time_us + (all.time_us - half) / (short / 2) as f64 * (long - short) as f64;
     assert!((part.time_us / expected - 1.0).abs() < 0.01, "{} {expected}", part.time_us);
@@ -97,8 +115,8 @@ fn page_has_every_thread_block_and_the_same_bytes_each_time() {
     let plan = plan("allreduce_packets", 4);
     let found = predict(&plan, &machine, 1 << 10, None).expect("a time");
     let lines = ["a < b".to_owned(), "second".to_owned()];
-    let text = page(&plan, &found, &lines);
-    assert_eq!(text, page(&plan, &predict(&plan, &machine, 1 << 10, None).expect("a time"), &lines));
+    let text = render_html(&plan, &found, &lines);
+    assert_eq!(text, render_html(&plan, &predict(&plan, &machine, 1 << 10, None).expect("a time"), &lines));
     assert_eq!(text.matches("<rect ").count(), found.execution.nodes.len());
     let critical = found.timeline.critical_path().len();
     assert_eq!((text.matches(" critical\"").count(), text.matches("<tr><td>").count()), (critical, critical));
@@ -112,8 +130,10 @@ fn page_has_every_thread_block_and_the_same_bytes_each_time() {
 fn plan_that_a_machine_cannot_run_is_an_error() {
     let two = machine(MACHINE);
     assert!(matches!(predict(&plan("allreduce_ring", 4), &two, 1, None), Err(PredictError::TooManyRanks { .. })));
+    assert!(matches!(predict(&plan("allreduce_ring", 2), &two, 1, Some("none")), Err(PredictError::NoTiers { .. })));
+    let tiers = Machine::builtin("h200-virtual").expect("it is built in");
     assert!(matches!(
-        predict(&plan("allreduce_ring", 2), &two, 1, Some("none")),
+        predict(&plan("allreduce_ring", 2), &tiers, 1, Some("none")),
         Err(PredictError::UnknownTier { .. })
     ));
     let nodes = machine(&MACHINE.replace("ranks_per_node = 2", "ranks_per_node = 1").replacen(
@@ -122,10 +142,42 @@ fn plan_that_a_machine_cannot_run_is_an_error() {
         1,
     ));
     assert!(matches!(predict(&plan("allreduce_ring", 2), &nodes, 1, None), Err(PredictError::AcrossNodes { .. })));
-    let apart = machine(&MACHINE.replace("\"gpu\"", "\"gpu0\""));
-    assert!(matches!(predict(&plan("allreduce_ring", 2), &apart, 1, None), Err(PredictError::NoRoute { .. })));
-    assert!(matches!(
-        predict(&plan("allreduce_switch", 2), &apart, 1, None),
-        Err(PredictError::NoRoute { .. } | PredictError::NoSwitch { .. })
-    ));
+    let apart = MACHINE.replace("\"gpu\"", "\"gpu0\"");
+    let ring = predict(&plan("allreduce_ring", 2), &machine(&apart), 1, None);
+    assert!(matches!(ring, Err(PredictError::NoRoute { .. })), "{ring:?}");
+    let adds = machine(&apart.replace("ranks_per_node = 2", "ranks_per_node = 2\nmulticast = true"));
+    let switch = predict(&plan("allreduce_switch", 2), &adds, 1, None);
+    assert!(matches!(switch, Err(PredictError::NoSwitch { rank: 1, .. })), "{switch:?}");
+    let no_tiers = predict(&plan("allreduce_ring", 2), &two, 1, Some("any")).expect_err("it has no tiers").to_string();
+    assert_eq!(no_tiers, "machine `m` has no kernel tiers, found tier `any`; omit the tier");
+}
+
+#[test]
+fn switches_that_do_not_add_have_no_time_for_sums() {
+    for name in ["8xa100", "h200-virtual"] {
+        let without = Machine::builtin(name).expect("it is built in");
+        let error = predict(&plan("allreduce_switch", 8), &without, 1 << 30, None).expect_err(name);
+        assert!(matches!(error, PredictError::NoMulticast { .. }), "{error}");
+    }
+}
+
+#[test]
+fn huge_message_is_an_error() {
+    let machine = machine(MACHINE);
+    let error = predict(&plan("allreduce_ring", 2), &machine, u64::MAX, None).expect_err("buffers are too large");
+    assert!(matches!(error, PredictError::Size(_)) && error.to_string().contains("smaller message"), "{error}");
+}
+
+#[test]
+fn pipeline_whose_rate_does_not_become_steady_says_so() {
+    let machine = Machine::builtin("8xh100").expect("it is built in");
+    let mut plan = plan("allreduce_switch_pipeline", 8);
+    // Units that are smaller than the alignment of a chunk: one chunk has many iterations.
+    for op in plan.ranks.iter_mut().flat_map(|rank| &mut rank.blocks).flat_map(|block| &mut block.ops) {
+        if let Some(body) = &mut op.body {
+            body.unit = u64::from(plan.buffer_alignment.max(1));
+        }
+    }
+    let found = predict(&plan, &machine, 1 << 24, None).expect("a time");
+    assert!(found.time_us.is_finite() && found.shares.iter().all(|share| share.us.is_finite()), "{found:?}");
 }

@@ -98,7 +98,7 @@ pub(crate) enum Command {
     Machine(MachineArgs),
     /// Predict the time of a plan on a machine, and where it goes
     Simulate(SimulateArgs),
-    /// Show a time that no algorithm for a collective is below on a machine, and why
+    /// Show a lower bound of a collective's time on a machine, and its proof
     Bound(BoundArgs),
     /// Show what the ranks of a running job are doing, and which rank the others wait for
     Status(StatusArgs),

@@ -70,6 +70,12 @@ Examples:
 
 A named algorithm is built for all ranks of the machine, with the number of thread blocks that the machine description
 states, unless --ranks, --instances or --param say otherwise. The size is that of the larger of a rank's input and output.")]
+#[command(
+    mut_arg("ranks", |arg| arg.help("Number of ranks [default: all of the machine, or that of the plan file]")),
+    mut_arg("ranks_per_node", |arg| arg.help("Number of ranks per node [default: that of the machine]")),
+    mut_arg("instances", |arg| arg.help(
+        "Instances of the algorithm, each of which processes its part of every chunk [default: as the machine description states]"))
+)]
 pub(crate) struct SimulateArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,

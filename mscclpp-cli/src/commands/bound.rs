@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mscclpp_predict::{Bound, Machine, bound as lower_bound};
+use mscclpp_predict::{Bound, Certificate, Direction, Machine, lower_bound};
 use serde_json::{Value, json};
 
 use super::machine::load;
@@ -10,6 +10,7 @@ use crate::args::BoundArgs;
 use crate::error::{Error, Result};
 use crate::exit;
 use crate::output::{print, print_json};
+use crate::report::three_digits;
 use crate::size::human;
 
 /// Prints the lower bound of a collective with its certificate.
@@ -38,21 +39,28 @@ fn value(args: &BoundArgs, machine: &Machine, ranks: u32, bound: &Bound) -> Valu
         "bound_us": bound.time_us,
         "throughput_us": bound.throughput_us,
         "latency_us": bound.latency_us,
-        "algbw_gb_per_s": Some(bound.algbw_gb_per_s).filter(|rate| rate.is_finite()),
+        "algbw_gbps": Some(bound.algbw_gb_per_s).filter(|rate| rate.is_finite()),
         "without_multicast_us": bound.without_multicast_us,
         "load_reduce_us": bound.load_reduce_us,
         "certificate": bound.certificate.as_ref().map(|certificate| json!({
             "sets": certificate.sets,
             "gb_per_s": certificate.gb_per_s,
             "messages": certificate.messages,
+            "direction": direction(certificate),
         })),
     })
 }
 
-/// Formats microseconds with three significant digits or more.
+fn direction(certificate: &Certificate) -> &'static str {
+    match certificate.direction {
+        Direction::Leave => "leave",
+        Direction::Enter => "enter",
+    }
+}
+
+/// Formats microseconds.
 pub(crate) fn us(value: f64) -> String {
-    let digits = if value < 100.0 { 2 } else { 0 };
-    format!("{value:.digits$} us")
+    format!("{} us", three_digits(value))
 }
 
 fn text(args: &BoundArgs, machine: &Machine, ranks: u32, bound: &Bound) -> String {
@@ -71,7 +79,9 @@ fn text(args: &BoundArgs, machine: &Machine, ranks: u32, bound: &Bound) -> Strin
         let sets: Vec<_> = certificate.sets.iter().map(|set| format!("{{{}}}", set.join(", "))).collect();
         let messages = (certificate.messages * 1e4).round() / 1e4;
         lines.push(format!(
-            "because {messages} messages must leave over {} GB/s: {}",
+            "because {messages} {} must {} over {} GB/s: {}",
+            if messages == 1.0 { "message" } else { "messages" },
+            direction(certificate),
             certificate.gb_per_s,
             sets.join(" ")
         ));

@@ -1,12 +1,16 @@
 //! `mscclpp machine`: the machines on which times are predicted.
 
+use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
-use mscclpp_predict::{Constants, Machine};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::BuiltinAlgorithm;
+use mscclpp_predict::{Constants, Machine, MachineError};
 use serde_json::{Value, json};
 
 use crate::args::{MachineArgs, MachineCommand};
-use crate::error::{Error, Result, similar};
+use crate::error::{Error, Result, similar, suggestion_hint};
 use crate::exit;
 use crate::output::{print, print_json};
 use crate::table::Columns;
@@ -14,7 +18,7 @@ use crate::table::Columns;
 /// Lists the machines, or shows one.
 ///
 /// # Errors
-/// [`Error::Machine`]; failures of standard output.
+/// Those of [`load`]; failures of standard output.
 pub(crate) fn machine(args: &MachineArgs) -> Result<ExitCode> {
     match &args.command {
         MachineCommand::List(args) => {
@@ -29,26 +33,55 @@ pub(crate) fn machine(args: &MachineArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(exit::SUCCESS))
 }
 
-/// Returns the machine of a name or file.
+/// Maximum size of a machine file, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Returns the machine of a name, or of a file if the text is a path and no name.
 ///
 /// # Errors
-/// [`Error::Machine`].
+/// [`Error::UnknownMachine`]; for files [`Error::Read`] and [`Error::MachineFile`].
 pub(crate) fn load(name: &str) -> Result<Machine> {
-    Machine::load(name).map_err(|source| {
-        let unknown = matches!(source, mscclpp_predict::MachineError::Unknown { .. });
-        let suggestions = if unknown { similar(name, Machine::names()) } else { Vec::new() };
-        Error::Machine { source, suggestions }
-    })
+    let is_path = name.contains(['/', '\\']) || name.ends_with(".toml");
+    if !is_path || Machine::names().any(|known| known == name) {
+        return Machine::builtin(name).map_err(|error| match error {
+            MachineError::Unknown { name } => unknown(name),
+            other => Error::MachineFile { path: name.into(), reason: other.to_string() },
+        });
+    }
+    let path = Path::new(name);
+    let invalid = |reason: String| Error::MachineFile { path: path.to_owned(), reason };
+    let bytes = mscclpp_exec::file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
+        ErrorKind::FileTooLarge => invalid("expected a machine file of at most 1 MiB, found more".to_owned()),
+        _ => Error::Read { path: path.to_owned(), source },
+    })?;
+    let text = String::from_utf8(bytes).map_err(|error| invalid(format!("expected text in UTF-8: {error}")))?;
+    let machine = Machine::parse(&text).map_err(|error| match error {
+        MachineError::Unknown { name } => unknown(name),
+        other => invalid(other.to_string()),
+    })?;
+    let is_known = |name: &&String| *name == "default" || algorithms::find(name).is_some();
+    match machine.blocks.keys().find(|name| !is_known(name)) {
+        None => Ok(machine),
+        Some(name) => {
+            let similar = similar(name, algorithms::all().iter().map(BuiltinAlgorithm::name));
+            let hint = suggestion_hint(&similar);
+            Err(invalid(format!("blocks: expected `default` or a built-in algorithm, found `{name}`{hint}")))
+        }
+    }
+}
+
+fn unknown(name: String) -> Error {
+    Error::UnknownMachine { suggestions: similar(&name, Machine::names()), name }
 }
 
 /// Describes how far predictions on a machine are from measured times.
 pub(crate) fn accuracy(machine: &Machine) -> String {
     match machine.stated_accuracy() {
         Some(accuracy) => format!(
-            "{:.1} % on average, {:.1} % at most, over {} measured times that the constants were not fitted to ({})",
+            "mean error {:.1} %, worst {:.1} %, over {} measured times that the constants were not fitted to ({})",
             accuracy.mean_percent, accuracy.worst_percent, accuracy.held_out, accuracy.date
         ),
-        None => "unknown: extrapolated, since fewer than 8 times of plans were measured on this machine".to_owned(),
+        None => "unknown, since fewer than 8 times of plans were measured on this machine".to_owned(),
     }
 }
 
@@ -97,7 +130,7 @@ fn value(machine: &Machine) -> Value {
     let mut all = summary(machine);
     all["links"] = (machine.links.iter())
         .map(|link| {
-            json!({ "from": link.from, "to": link.to, "gb_per_s": link.gb_per_s, "one_way": link.one_way, "shared": link.shared,
+            json!({ "from": link.from.to_string(), "to": link.to.to_string(), "gb_per_s": link.gb_per_s, "one_way": link.one_way, "shared": link.shared,
                 "source": link.source })
         })
         .collect();
@@ -134,7 +167,7 @@ fn text(machine: &Machine) -> String {
         }
     }
     format!(
-        "{}: {}\n{} ranks, {} per node{}\nerror of predictions: {}\n\n{}\n\n{}\n",
+        "{}: {}\n{} ranks, {} per node{}\naccuracy: {}\n\n{}\n\n{}\n",
         machine.name,
         machine.description,
         machine.ranks,

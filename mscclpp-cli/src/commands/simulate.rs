@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use mscclpp_core::check::check;
+use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::raw::PlanTree;
-use mscclpp_predict::{Bound, Cause, Machine, PredictError, Prediction, bound as lower_bound, page, predict};
+use mscclpp_predict::{Bound, Cause, Machine, PredictError, Prediction, lower_bound, predict, render_html};
 use serde_json::{Value, json};
 
 use super::bound::us;
@@ -11,20 +13,28 @@ use super::machine::{accuracy, load};
 use crate::args::SimulateArgs;
 use crate::error::{Error, Result};
 use crate::output::{print, print_json, write_file};
+use crate::report::three_digits;
 use crate::size::human;
 use crate::table::Columns;
 use crate::{exit, source};
 
 /// Number of operations of the critical path that are shown.
-const SHOWN: usize = 10;
+const MAX_SHOWN_OPS: usize = 10;
 
-/// Predicts the time of a plan.
+/// Predicts the time of a plan. A plan file is checked first; the tests of this project check the built-in algorithms.
 ///
 /// # Errors
-/// Those of loading the plan and the machine; failures of the output; [`Error::Usage`] for ranks, links or tiers that the machine does not have.
+/// Those of loading the plan and the machine; [`Error::Findings`] for a plan that the checks refuse; failures of the output;
+/// [`Error::Usage`] for ranks, links or tiers that the machine does not have.
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
     let machine = load(&args.machine)?;
-    let plan = source::load_for(&args.source, &machine)?.warned();
+    let source = source::load_for(&args.source, &machine)?;
+    let is_file = source.is_file;
+    let plan = source.warned();
+    let findings = if is_file { check(&plan) } else { Diagnostics::default() };
+    if !findings.is_empty() {
+        return Err(Error::Findings { what: format!("plan `{}` is refused, so it has no time", plan.name), findings });
+    }
     let found = predict(&plan, &machine, args.size, args.tier.as_deref()).map_err(|error| match error {
         PredictError::Plan(findings) => Error::Findings { what: format!("plan `{}` has no time", plan.name), findings },
         other => Error::Usage(other.to_string()),
@@ -33,7 +43,7 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
     let bound = lower_bound(plan.collective.kind, &machine, plan.ranks.len() as u32, args.size).ok();
     if let Some(path) = &args.html {
         let lines = summary(args, &machine, &plan, &found, bound.as_ref());
-        write_file(path, page(&plan, &found, &lines).as_bytes())?;
+        write_file(path, render_html(&plan, &found, &lines).as_bytes())?;
     }
     if args.json {
         print_json(&value(args, &machine, &plan, &found, bound.as_ref()))?;
@@ -54,17 +64,19 @@ fn cause(cause: Cause) -> &'static str {
 
 /// Returns the operations of the critical path that take longest: rank, thread block, operation, start, and duration.
 fn longest(found: &Prediction) -> Vec<(u32, u32, String, f64, f64)> {
-    let path = found.timeline.critical_path().into_iter().map(|number| {
-        let (node, span) = (&found.execution.nodes[number as usize], &found.timeline.spans[number as usize]);
-        let name =
-            if node.transfer { format!("transfer of {}", node.kind.name()) } else { node.kind.name().to_owned() };
-        let ready =
-            span.after.map_or(found.timeline.launch_us, |(before, _)| found.timeline.spans[before as usize].end);
-        (node.rank, node.block, name, ready, span.end - ready)
-    });
+    let (run, timeline) = (&found.execution, &found.timeline);
+    // The opening of a barrier takes no time and is no operation of its own.
+    let path =
+        timeline.critical_path().into_iter().filter(|number| !run.nodes[*number as usize].opening).map(|number| {
+            let node = &run.nodes[number as usize];
+            let name =
+                if node.transfer { format!("transfer of {}", node.kind.name()) } else { node.kind.name().to_owned() };
+            let ready = timeline.ready(number);
+            (node.rank, run.plan_block(node), name, ready, timeline.spans[number as usize].end - ready)
+        });
     let mut path: Vec<_> = path.enumerate().collect();
     path.sort_by(|(_, a), (_, b)| b.4.total_cmp(&a.4));
-    path.truncate(SHOWN);
+    path.truncate(MAX_SHOWN_OPS);
     path.sort_by_key(|(position, _)| *position);
     path.into_iter().map(|(_, operation)| operation).collect()
 }
@@ -79,13 +91,14 @@ fn value(args: &SimulateArgs, machine: &Machine, plan: &PlanTree, found: &Predic
         "bytes": args.size,
         "tier": args.tier,
         "time_us": found.time_us,
-        "algbw_gb_per_s": args.size as f64 / found.time_us / 1000.0,
+        "algbw_gbps": Some(args.size as f64 / found.time_us / 1000.0).filter(|rate| rate.is_finite()),
         "error_percent": stated.map(|accuracy| accuracy.mean_percent),
         "worst_error_percent": stated.map(|accuracy| accuracy.worst_percent),
         "extrapolated": stated.is_none(),
         "bound_us": bound.map(|bound| bound.time_us),
+        "partial": found.partial,
         "steady_state": found.steady_state,
-        "instances": found.execution.instances,
+        "instances": found.execution.num_instances,
         "shares_us": found.shares.iter().map(|share| (cause(share.cause).to_owned(), json!(share.us))).collect::<serde_json::Map<_, _>>(),
         "critical_path": longest(found).into_iter().map(|(rank, block, operation, start, duration)| json!({
             "rank": rank, "block": block, "operation": operation, "start_us": start, "duration_us": duration,
@@ -112,24 +125,31 @@ fn summary(
             machine.name
         ),
         format!(
-            "time: {}, algorithm bandwidth {:.3} GB/s",
+            "time: {}, algorithm bandwidth {} GB/s",
             us(found.time_us),
-            args.size as f64 / found.time_us / 1000.0
+            three_digits(args.size as f64 / found.time_us.max(f64::MIN_POSITIVE) / 1000.0)
         ),
-        format!("error: {}", accuracy(machine)),
+        format!("accuracy: {}", accuracy(machine)),
     ];
     if let Some(bound) = bound {
-        lines.push(format!(
-            "bound: {}, of which the time is {:.2} times",
-            us(bound.time_us),
-            found.time_us / bound.time_us
-        ));
+        let times = found.time_us / bound.time_us;
+        let times = if times.is_finite() { format!(", of which the time is {times:.2} times") } else { String::new() };
+        lines.push(format!("bound: {}{times}", us(bound.time_us)));
     }
-    let shares =
-        found.shares.iter().map(|share| format!("{} {:.0} %", cause(share.cause), 100.0 * share.us / found.time_us));
-    lines.push(format!("spent on: {}", shares.collect::<Vec<_>>().join(", ")));
-    if found.steady_state {
-        lines.push("the pipeline was simulated until its rate was steady; its first part follows".to_owned());
+    if found.time_us > 0.0 {
+        let part = |us: f64| 100.0 * us / found.time_us;
+        let shares = found.shares.iter().map(|share| format!("{} {:.0} %", cause(share.cause), part(share.us)));
+        lines.push(format!("spent on: {}", shares.collect::<Vec<_>>().join(", ")));
+    }
+    match (found.partial, found.steady_state) {
+        (false, _) => {}
+        (true, true) => {
+            lines.push("the pipeline was simulated until its rate was steady; its first part follows".to_owned());
+        }
+        (true, false) => lines.push(
+            "the rate of the pipeline did not become steady in its first part, which follows: the time is uncertain"
+                .to_owned(),
+        ),
     }
     lines
 }

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
 use self::moves::{Amount, Moves, TransferKind};
-use self::svg::{Escaped, Point, amount, counted, text};
+pub use self::svg::Escaped;
+use self::svg::{Point, amount, counted, text};
 use super::PlanTree;
 
 /// Maximum number of ranks that are drawn individually; more ranks become a matrix.

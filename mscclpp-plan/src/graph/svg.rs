@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter, Write};
 
 /// Text of a plan for use in XML: characters with a meaning in XML are escaped, those that are invalid or invisible are
 /// replaced.
-pub(super) struct Escaped<'a>(pub(super) &'a str);
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use mscclpp_plan::collective::CollectiveKind::{self, AllGather, AllReduce, AllToAll, ReduceScatter};
 
-use super::bound;
+use super::{BoundError, Direction, lower_bound};
 use crate::machine::Machine;
 
 /// A machine without constants: its ranks, and its links as ends and bandwidth.
@@ -21,7 +21,7 @@ fn machine(ranks: u32, per_node: u32, multicast: bool, links: &[(&str, &str, f64
 
 #[track_caller]
 fn assert_algbw(machine: &Machine, kind: CollectiveKind, expected: f64) {
-    let found = bound(kind, machine, machine.ranks, 1 << 30).unwrap_or_else(|error| panic!("{error}"));
+    let found = lower_bound(kind, machine, machine.ranks, 1 << 30).unwrap_or_else(|error| panic!("{error}"));
     assert!((found.algbw_gb_per_s / expected - 1.0).abs() < 1e-5, "expected {expected}, found {found:?}");
 }
 
@@ -43,7 +43,7 @@ fn published_topologies_have_the_published_bounds() {
 #[test]
 fn switch_that_adds_is_bounded_by_the_cut_alone() {
     let one = Machine::builtin("8xh100").expect("it is built in");
-    let found = bound(AllReduce, &one, 8, 1 << 30).expect("a bound");
+    let found = lower_bound(AllReduce, &one, 8, 1 << 30).expect("a bound");
     let message = f64::from(1 << 30) / 1000.0;
     assert!((found.throughput_us / (message / 450.0) - 1.0).abs() < 1e-9);
     assert!((found.without_multicast_us.expect("a bound") / (message / 257.142857) - 1.0).abs() < 1e-6);
@@ -52,8 +52,12 @@ fn switch_that_adds_is_bounded_by_the_cut_alone() {
     let two = Machine::builtin("2x8xh100").expect("it is built in");
     assert_algbw(&two, AllGather, 533.333333);
     assert_algbw(&two, AllReduce, 400.0);
-    let found = bound(AllReduce, &two, 16, 1 << 30).expect("a bound");
+    // The network does not add: of 16 nodes, each part of the message is sent 30 times over links of 16 times 400.
+    assert_algbw(&Machine::builtin("16x8xh100").expect("it is built in"), AllReduce, 16.0 * 400.0 / 30.0);
+    let found = lower_bound(AllReduce, &two, 16, 1 << 30).expect("a bound");
     assert!((found.without_multicast_us.expect("a bound") / (message / 266.666667) - 1.0).abs() < 1e-6);
+    // Loads of a switch load the own part, too: 9/8 messages at 450, less than one message over the network takes.
+    assert!((found.load_reduce_us.expect("a bound") / (message / 400.0) - 1.0).abs() < 1e-9);
 }
 
 #[test]
@@ -63,7 +67,7 @@ fn five_ranks_on_a_switch() {
     assert_algbw(&five, AllReduce, 281.25);
     let adds = machine(5, 5, true, &[("gpu", "switch", 450.0)]);
     assert_algbw(&adds, AllReduce, 450.0);
-    let load_reduce = bound(AllReduce, &adds, 5, 375_000_000).expect("a bound").load_reduce_us.expect("a bound");
+    let load_reduce = lower_bound(AllReduce, &adds, 5, 375_000_000).expect("a bound").load_reduce_us.expect("a bound");
     assert!((load_reduce - 1000.0).abs() < 1e-6, "{load_reduce}");
 }
 
@@ -117,7 +121,7 @@ fn nodes_with_one_network_interface_each() {
 #[test]
 fn certificate_names_the_ranks_of_the_cut() {
     let slow = machine(8, 8, false, &[("gpu0-6", "switch", 450.0), ("gpu7", "switch", 225.0)]);
-    let certificate = bound(AllGather, &slow, 8, 1 << 30).expect("a bound").certificate.expect("a cut");
+    let certificate = lower_bound(AllGather, &slow, 8, 1 << 30).expect("a bound").certificate.expect("a cut");
     assert_eq!(certificate.sets, [["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu5", "gpu6", "switch"]]);
     assert_eq!((certificate.gb_per_s, certificate.messages), (225.0, 7.0 / 8.0));
 }
@@ -126,8 +130,53 @@ fn certificate_names_the_ranks_of_the_cut() {
 fn ranks_without_a_path_and_unknown_collectives_are_errors() {
     let apart = machine(2, 2, false, &[("gpu0", "left", 1.0), ("gpu1", "right", 1.0)]);
     for kind in [AllGather, AllReduce, ReduceScatter, AllToAll, CollectiveKind::Broadcast, CollectiveKind::Reduce] {
-        assert!(bound(kind, &apart, 2, 1).is_err(), "{kind:?}");
+        assert!(lower_bound(kind, &apart, 2, 1).is_err(), "{kind:?}");
     }
-    assert!(bound(CollectiveKind::Custom { input: 1, output: 1 }, &apart, 2, 1).is_err());
-    assert!(bound(AllGather, &apart, 3, 1).is_err() && bound(AllGather, &apart, 1, 1).is_err());
+    assert!(lower_bound(CollectiveKind::Custom { input: 1, output: 1 }, &apart, 2, 1).is_err());
+    assert!(lower_bound(AllGather, &apart, 3, 1).is_err() && lower_bound(AllGather, &apart, 1, 1).is_err());
+    // From island to island in one direction only, by a link that is faster than those of the islands.
+    let links = "[[link]]\nfrom = \"gpu0\"\nto = \"gpu1\"\ngb_per_s = 10\nsource = \"test\"\n\
+        [[link]]\nfrom = \"gpu2\"\nto = \"gpu3\"\ngb_per_s = 10\nsource = \"test\"\n\
+        [[link]]\nfrom = \"gpu0\"\nto = \"gpu2\"\ngb_per_s = 100\none_way = true\nsource = \"test\"\n";
+    let text = format!("name = \"m\"\ndescription = \"d\"\nranks = 4\nranks_per_node = 4\n{links}");
+    let one_way = Machine::parse(&text).expect("it is valid");
+    for kind in [AllToAll, AllGather, AllReduce, CollectiveKind::SendRecv, CollectiveKind::Reduce] {
+        let error = lower_bound(kind, &one_way, 4, 1).expect_err("rank 0 is not reached from rank 2");
+        assert_eq!(error, BoundError::Disconnected("m".to_owned()), "{kind:?}");
+    }
+    assert!(lower_bound(CollectiveKind::Broadcast, &one_way, 4, 1).is_ok());
+}
+
+#[test]
+fn cut_of_a_reduce_scatter_is_entered() {
+    let slow = machine(8, 8, false, &[("gpu0-6", "switch", 450.0), ("gpu7", "switch", 225.0)]);
+    let direction = |kind| lower_bound(kind, &slow, 8, 1 << 30).expect("a bound").certificate.expect("a cut").direction;
+    assert_eq!([AllGather, ReduceScatter].map(direction), [Direction::Leave, Direction::Enter]);
+}
+
+#[test]
+fn latency_between_nodes_counts_once() {
+    let text = "name = \"m\"\ndescription = \"d\"\nranks = 8\nranks_per_node = 2\n[[link]]\nfrom = \"gpu\"\nto = \"network\"\n\
+        shared = true\ngb_per_s = 100\nsource = \"test\"\n[constant]\nsignal_us = { value = 1, source = \"test\" }\n\
+        network_us = { value = 10, source = \"test\" }\n";
+    let nodes = Machine::parse(text).expect("it is valid");
+    // A rank posts to all others at once.
+    for kind in [AllToAll, AllReduce, AllGather, CollectiveKind::SendRecv] {
+        let found = lower_bound(kind, &nodes, 8, 1).expect("a bound");
+        assert_eq!((found.latency_us, found.time_us), (10.0, 10.0), "{kind:?}");
+    }
+    // Within a node a load needs no signal, and the machine states no latency of it.
+    assert_eq!(lower_bound(AllToAll, &nodes, 2, 1).expect("a bound").latency_us, 0.0);
+}
+
+#[test]
+fn bound_of_the_largest_machine_is_found_and_of_too_many_kinds_refused() {
+    let links = [("gpu", "switch", 450.0), ("gpu", "all:network", 50.0)];
+    let start = std::time::Instant::now();
+    assert_algbw(&machine(4096, 8, false, &links), AllGather, 4096.0 / (4088.0 / 400.0));
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    let ends: Vec<String> = (0..300).map(|gpu| format!("gpu{gpu}")).collect();
+    let ring: Vec<_> = (0..300).map(|gpu| (ends[gpu].as_str(), ends[(gpu + 1) % 300].as_str(), 25.0)).collect();
+    let error = lower_bound(AllGather, &machine(300, 300, false, &ring), 300, 1).expect_err("299 kinds");
+    assert!(matches!(error, BoundError::Kinds { found: 299, .. }), "{error}");
 }

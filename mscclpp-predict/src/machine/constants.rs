@@ -1,6 +1,15 @@
 //! The constants of the timing model.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use mscclpp_plan::diag::closest_name;
+use serde::Deserialize;
+
+use super::{MachineError, invalid};
+
+/// 10⁹ bytes per second, in bytes per microsecond.
+pub(crate) const BYTES_PER_US: f64 = 1000.0;
 
 /// A constant of the timing model, and where its value comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +28,7 @@ pub struct Constants(pub BTreeMap<String, Constant>);
 
 /// The names of constants, with what they mean.
 pub(crate) const NAMES: &[(&str, &str)] = &[
-    ("launch_us", "from the launch of a kernel to its first operation, and from its last operation to its end"),
+    ("launch_us", "all of a launch before the first operation and after the last one"),
     ("op_us", "dispatch of an operation by a thread block"),
     ("sync_us", "block sync or barrier"),
     ("signal_us", "from a signal to the return of the wait on another rank"),
@@ -49,7 +58,49 @@ pub(crate) const NAMES: &[(&str, &str)] = &[
     ("cache_gb_per_s", "loads and stores of one device whose buffers are in the cache, added"),
 ];
 
+/// A constant in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConstantFile {
+    value: f64,
+    source: String,
+    #[serde(default)]
+    fitted: bool,
+}
+
+/// Returns the values that a constant may have, by the unit at the end of its name.
+fn range(name: &str) -> RangeInclusive<f64> {
+    match name {
+        "spread" => 0.0..=1.0,
+        name if name.ends_with("_us") => 0.0..=1e9,
+        name if name.ends_with("_efficiency") => 1e-6..=1.0,
+        _ => 1e-6..=1e6,
+    }
+}
+
 impl Constants {
+    /// Reads the constants of a section.
+    pub(super) fn read(section: &str, given: BTreeMap<String, ConstantFile>) -> Result<Self, MachineError> {
+        let mut all = BTreeMap::new();
+        for (name, ConstantFile { value, source, fitted }) in given {
+            let field = format!("{section}.{name}");
+            if Self::meaning(&name).is_none() {
+                let close = closest_name(&name, NAMES.iter().map(|(name, _)| *name));
+                let hint = close.map(|close| format!("; use `{close}`")).unwrap_or_default();
+                return Err(invalid(field, format!("expected a constant of the timing model, found `{name}`{hint}")));
+            }
+            let range = range(&name);
+            if !range.contains(&value) {
+                return Err(invalid(field, format!("expected {} to {}, found {value}", range.start(), range.end())));
+            }
+            if source.trim().is_empty() {
+                return Err(invalid(field, "expected where the value comes from, found nothing"));
+            }
+            all.insert(name, Constant { value, source, fitted });
+        }
+        Ok(Self(all))
+    }
+
     /// Returns a value.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).map(|constant| constant.value)

@@ -1,25 +1,15 @@
 //! Errors of machine descriptions.
 
-use std::path::PathBuf;
-
 use thiserror::Error;
 
 /// Why a machine description cannot be used.
 #[derive(Debug, Error)]
 pub enum MachineError {
     /// A name that no built-in machine has.
-    #[error("unknown machine `{name}`; a path to a machine file contains `/` or ends with `.toml`")]
+    #[error("unknown machine `{name}`")]
     Unknown {
         /// The name.
         name: String,
-    },
-    /// A file that cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        source: std::io::Error,
     },
     /// A text that is not a machine description in TOML.
     #[error("invalid machine description: {0}")]
@@ -32,4 +22,9 @@ pub enum MachineError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+/// Returns the error about a field.
+pub(super) fn invalid(field: impl Into<String>, reason: impl Into<String>) -> MachineError {
+    MachineError::Invalid { field: field.into(), reason: reason.into() }
 }

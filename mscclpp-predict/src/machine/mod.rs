@@ -1,17 +1,20 @@
 //! Machine descriptions: what a machine consists of, and the constants of the timing model on it.
 
+mod accuracy;
 mod builtin;
 mod constants;
 mod error;
 mod file;
+mod link;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
+pub use accuracy::Accuracy;
+pub(crate) use constants::BYTES_PER_US;
 pub use constants::{Constant, Constants};
 pub use error::MachineError;
-pub(crate) use file::gpus;
-pub use file::{Accuracy, Link};
+use error::invalid;
+pub use link::{Link, LinkEnd};
 
 /// Number of usable measured points below which the error of predictions is not stated.
 const MIN_POINTS: u32 = 8;
@@ -29,7 +32,8 @@ pub struct Machine {
     pub ranks_per_node: u32,
     /// Whether switches reduce and multicast.
     pub multicast: bool,
-    /// Whether all ranks share one device, so that no link is between them.
+    /// Whether all ranks share one device, so that no link is between them. Operations in a switch have no predicted time there,
+    /// since no such time was measured.
     pub one_device: bool,
     /// The links of a node, and from a node to what nodes share.
     pub links: Vec<Link>,
@@ -65,22 +69,6 @@ impl Machine {
         Self::parse(text)
     }
 
-    /// Returns the machine of a name, or of a file if the text is a path.
-    ///
-    /// # Errors
-    /// All [`MachineError`]s.
-    pub fn load(name: &str) -> Result<Self, MachineError> {
-        if builtin::find(name).is_some() || !(name.contains(['/', '\\']) || name.ends_with(".toml")) {
-            return Self::builtin(name);
-        }
-        let read = std::fs::metadata(Path::new(name)).and_then(|file| match file.len() > MAX_FILE_BYTES {
-            true => Err(std::io::ErrorKind::FileTooLarge.into()),
-            false => std::fs::read_to_string(name),
-        });
-        let text = read.map_err(|source| MachineError::Read { path: name.into(), source })?;
-        Self::parse(&text)
-    }
-
     /// Reads a machine description.
     ///
     /// # Errors
@@ -105,9 +93,6 @@ impl Machine {
         self.accuracy.as_ref().filter(|accuracy| accuracy.usable >= MIN_POINTS)
     }
 }
-
-/// Maximum size of a machine file.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,228 @@
+//! What the operations of an execution cost on a machine.
+
+use mscclpp_check::execution::{Dependency, Execution, MovedData, Node};
+use mscclpp_plan::raw::OpClass;
+
+use super::paths::{Paths, ends, in_switch};
+use super::rates::Flow;
+use crate::error::PredictError;
+use crate::machine::{BYTES_PER_US, Constants, Machine};
+use crate::topology::Topology;
+
+/// The constants of a machine, with 0 for latencies and infinity for bandwidths that it does not have.
+pub(super) struct Costs<'m> {
+    machine: &'m Machine,
+    constants: &'m Constants,
+    topology: &'m Topology,
+    paths: Paths,
+    /// Capacities in bytes per microsecond: links, then the memory of devices.
+    capacities: Vec<f64>,
+    has_memory: bool,
+    num_instances: f64,
+    /// Per resource, what the current operation uses.
+    amounts: Vec<f64>,
+    /// The resources that it uses.
+    touched: Vec<usize>,
+}
+
+impl<'m> Costs<'m> {
+    /// Prepares the costs of an execution. `bytes` is the size of all buffers of a device, which decides whether they are in its cache.
+    pub(super) fn new(
+        run: &Execution,
+        machine: &'m Machine,
+        topology: &'m Topology,
+        constants: &'m Constants,
+        bytes: f64,
+    ) -> Result<Self, PredictError> {
+        let cached = constants.get("cache_mib").is_some_and(|mib| bytes <= mib * f64::from(1 << 20));
+        let memory = if cached { constants.get("cache_gb_per_s") } else { None }.or(constants.get("memory_gb_per_s"));
+        let devices = if machine.one_device { 1 } else { topology.num_ranks };
+        let links = topology.edges.iter().map(|edge| edge.gb_per_s * BYTES_PER_US);
+        let memories = (0..devices).map(|_| memory.map_or(f64::INFINITY, |rate| rate * BYTES_PER_US));
+        let capacities: Vec<f64> = links.chain(memories).collect();
+        let paths = if machine.one_device { Paths::default() } else { Paths::of(run, machine, topology)? };
+        Ok(Self {
+            machine,
+            constants,
+            topology,
+            paths,
+            amounts: vec![0.0; capacities.len()],
+            touched: Vec::new(),
+            capacities,
+            has_memory: memory.is_some(),
+            num_instances: f64::from(run.num_instances.max(1)),
+        })
+    }
+
+    /// Returns the capacities of resources, in bytes per microsecond.
+    pub(super) fn capacities(&self) -> &[f64] {
+        &self.capacities
+    }
+
+    /// Returns a latency.
+    pub(super) fn us(&self, name: &str) -> f64 {
+        self.constants.get(name).unwrap_or(0.0)
+    }
+
+    /// Returns the microseconds of bytes at a bandwidth.
+    fn at(&self, bytes: f64, name: &str) -> f64 {
+        self.constants.get(name).map_or(0.0, |gb_per_s| bytes / (gb_per_s * BYTES_PER_US))
+    }
+
+    fn efficiency(&self, name: &str) -> f64 {
+        self.constants.get(name).unwrap_or(1.0)
+    }
+
+    /// Returns the fixed time of a node, and how it moves data.
+    pub(super) fn of(&mut self, run: &Execution, number: usize) -> Result<(f64, Option<Flow>), PredictError> {
+        let node = run.nodes[number];
+        let fixed = match node.kind.class() {
+            _ if node.opening => 0.0,
+            _ if node.transfer => self.us("proxy_us"),
+            OpClass::BlockSync | OpClass::Barrier => self.us("sync_us"),
+            _ => self.us("op_us"),
+        };
+        let data = run.accesses(number);
+        if data.is_empty() {
+            return Ok((fixed, None));
+        }
+        let block_us = self.moves(&node, data)?;
+        let switched = data.iter().any(|access| in_switch(&node, access));
+        let latency = match () {
+            () if node.transfer => 0.0,
+            () if switched => self.us("multicast_us"),
+            () if data.iter().any(|access| access.owner != node.rank && !access.write) => self.us("load_us"),
+            () => self.us("local_us"),
+        };
+        let amounts = &mut self.amounts;
+        let uses: Vec<_> = self.touched.drain(..).map(|at| (at, std::mem::take(&mut amounts[at]))).collect();
+        let alone = uses.iter().map(|&(resource, amount)| amount / self.num_instances / self.capacities[resource]);
+        let alone_us = alone.fold(block_us, f64::max);
+        Ok((fixed + latency, (alone_us > 0.0).then(|| Flow { alone: 1.0 / alone_us, uses })))
+    }
+
+    /// Adds what accesses use, and returns how long the thread block or port takes for them.
+    fn moves(&mut self, node: &Node, data: &[MovedData]) -> Result<f64, PredictError> {
+        let (mut block_us, mut switched) = (0.0, [0.0; 2]);
+        for access in data {
+            let bytes = if access.packets { 2.0 } else { 1.0 } * access.bytes as f64;
+            if self.has_memory {
+                let device = if self.machine.one_device { 0 } else { access.owner as usize };
+                self.add(self.topology.edges.len() + device, bytes);
+            }
+            if in_switch(node, access) {
+                self.switch(node.rank, access, bytes, &mut switched)?;
+                continue;
+            }
+            let remote = access.owner != node.rank;
+            if remote && !self.machine.one_device {
+                self.send(node, access, bytes)?;
+            }
+            block_us += match () {
+                () if node.transfer && !access.write => 0.0,
+                () if node.transfer => self.at(bytes, "transfer_gb_per_s"),
+                () if access.packets => self.at(bytes, "block_packet_gb_per_s"),
+                () if remote && access.write => self.at(bytes, "block_put_gb_per_s"),
+                () if remote => self.at(bytes, "block_get_gb_per_s"),
+                () => self.at(bytes, "block_local_gb_per_s"),
+            };
+        }
+        let [loads, stores] = switched;
+        Ok(block_us + self.at(loads, "block_reduce_gb_per_s") + self.at(stores, "block_multicast_gb_per_s"))
+    }
+
+    /// Adds to what the current operation uses of a resource.
+    fn add(&mut self, resource: usize, bytes: f64) {
+        if bytes == 0.0 {
+            return;
+        }
+        let amount = &mut self.amounts[resource];
+        if *amount == 0.0 {
+            self.touched.push(resource);
+        }
+        *amount += bytes * self.num_instances;
+    }
+
+    /// Adds the links of an access to another rank. Thread blocks do not run in step, so a part of all loads and stores passes links as
+    /// if they were on all peers at once.
+    fn send(&mut self, node: &Node, access: &MovedData, bytes: f64) -> Result<(), PredictError> {
+        let efficiency = self.efficiency(match () {
+            () if node.transfer => "port_efficiency",
+            () if access.packets => "packet_efficiency",
+            () if access.write => "put_efficiency",
+            () => "get_efficiency",
+        });
+        let spread = if node.transfer {
+            0.0
+        } else {
+            self.same_node(node.rank, access.owner)?;
+            self.constants.get("spread").unwrap_or(0.0)
+        };
+        let paths = std::mem::take(&mut self.paths);
+        let (from, to) = ends(node.rank, access);
+        if spread < 1.0 {
+            paths.between(from, to).iter().for_each(|&link| self.add(link, bytes * (1.0 - spread) / efficiency));
+        }
+        if spread > 0.0 {
+            let all = paths.of_all(node.rank, access.write).iter();
+            all.for_each(|&(link, part)| self.add(link, bytes * spread * part / efficiency));
+        }
+        self.paths = paths;
+        Ok(())
+    }
+
+    /// Adds the links of an access in a switch, and its bytes to the loads or stores of the operation.
+    fn switch(
+        &mut self,
+        rank: u32,
+        access: &MovedData,
+        bytes: f64,
+        switched: &mut [f64; 2],
+    ) -> Result<(), PredictError> {
+        if !self.machine.multicast {
+            return Err(PredictError::NoMulticast { machine: self.machine.name.clone(), rank });
+        }
+        self.same_node(rank, access.owner)?;
+        let efficiency = self.efficiency("switch_efficiency");
+        self.add(self.switch_link(access.owner, access.write)?, bytes / efficiency);
+        let once = &mut switched[usize::from(access.write)];
+        // The part of the calling rank passes its links once, whatever the number of ranks.
+        if *once == 0.0 {
+            *once = bytes;
+            self.add(self.switch_link(rank, !access.write)?, bytes / efficiency);
+        }
+        Ok(())
+    }
+
+    fn switch_link(&self, rank: u32, into_rank: bool) -> Result<usize, PredictError> {
+        let no_switch = || PredictError::NoSwitch { machine: self.machine.name.clone(), rank };
+        self.paths.of_switch(rank, into_rank).ok_or_else(no_switch)
+    }
+
+    /// Checks that a rank can map the memory of another one.
+    fn same_node(&self, from: u32, to: u32) -> Result<(), PredictError> {
+        let node = |rank: u32| self.topology.node_of[rank as usize];
+        match node(from) == node(to) {
+            true => Ok(()),
+            false => Err(PredictError::AcrossNodes {
+                machine: self.machine.name.clone(),
+                from,
+                to,
+                ranks_per_node: self.machine.ranks_per_node,
+            }),
+        }
+    }
+
+    /// Returns the time from the end of a node to when a node that waits for it continues.
+    pub(super) fn latency(&self, from: &Node, to: &Node, why: Dependency) -> f64 {
+        let across = self.topology.node_of[from.rank as usize] != self.topology.node_of[to.rank as usize];
+        match why {
+            Dependency::Signal | Dependency::Packets if from.transfer && across => self.us("network_us"),
+            Dependency::Signal | Dependency::Packets if from.transfer => self.us("port_us"),
+            Dependency::Signal => self.us("signal_us"),
+            Dependency::Packets => self.us("packet_us"),
+            Dependency::Release => self.us("semaphore_us"),
+            Dependency::Order | Dependency::Flush | Dependency::Barrier | Dependency::Post => 0.0,
+        }
+    }
+}

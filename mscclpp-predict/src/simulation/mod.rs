@@ -1,0 +1,121 @@
+//! Discrete-event simulation of an execution on a machine.
+//!
+//! A node of an [`Execution`] starts when everything for which it waits has ended and, where another rank is involved,
+//! become visible. It takes a fixed time, and then, if it moves data, progresses at the speed that its thread block and
+//! its fair share of links and memory allow. Speeds change only when a node starts or ends to move data.
+
+mod cost;
+mod dependents;
+mod moving;
+mod paths;
+mod rates;
+mod timeline;
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use mscclpp_check::execution::Execution;
+
+use self::cost::Costs;
+use self::dependents::Dependents;
+use self::moving::Moving;
+use self::rates::Flow;
+pub use self::timeline::{Cause, Span, Timeline};
+use crate::error::PredictError;
+use crate::machine::{Constants, Machine};
+use crate::topology::Topology;
+
+/// An event of the simulation: the earliest first, then the lowest node.
+#[derive(PartialEq)]
+struct Event {
+    time: f64,
+    node: u32,
+    /// Whether the fixed part of the node has passed; otherwise the node is ready.
+    moves: bool,
+}
+
+impl Eq for Event {}
+
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.time.total_cmp(&self.time).then(other.node.cmp(&self.node)).then(other.moves.cmp(&self.moves))
+    }
+}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Time within which ends of flows are one event, relative to the time so far: rounding must not separate equal flows.
+const SAME_TIME: f64 = 1e-9;
+
+/// Simulates an execution. `bytes` is the size of all buffers of a device, which decides whether they are in its cache.
+pub(crate) fn simulate(
+    run: &Execution,
+    machine: &Machine,
+    topology: &Topology,
+    constants: &Constants,
+    bytes: f64,
+) -> Result<Timeline, PredictError> {
+    let mut costs = Costs::new(run, machine, topology, constants, bytes)?;
+    let launch = costs.us("launch_us");
+    let dependents = Dependents::of(run);
+    let mut missing: Vec<u32> = (0..run.nodes.len()).map(|node| run.dependencies(node).len() as u32).collect();
+    let mut spans = vec![Span { start: launch, moves: launch, end: launch, after: None }; run.nodes.len()];
+    let mut events: BinaryHeap<Event> = BinaryHeap::new();
+    let first = (0..).zip(&missing).filter(|(_, missing)| **missing == 0);
+    events.extend(first.map(|(node, _)| Event { time: launch, node, moves: false }));
+    let mut moving = Moving::new(costs.capacities().to_vec());
+    let mut pending: Vec<Option<Flow>> = vec![None; run.nodes.len()];
+    let (mut now, mut until) = (launch, launch);
+    loop {
+        let mut time = events.peek().map_or(f64::INFINITY, |event| event.time);
+        if time > until {
+            // All that starts or ends at the last time has done so.
+            moving.share(now);
+            time = time.min(moving.next_end().unwrap_or(f64::INFINITY));
+        }
+        if time == f64::INFINITY {
+            break;
+        }
+        now = now.max(time);
+        until = now + SAME_TIME * now.max(1.0);
+        let mut ended = moving.end(until);
+        while let Some(Event { node, moves, .. }) = events.peek().filter(|event| event.time <= until) {
+            let (node, moves) = (*node, *moves);
+            events.pop();
+            let span = &mut spans[node as usize];
+            if !moves {
+                span.start = now;
+                let (fixed, flow) = costs.of(run, node as usize)?;
+                pending[node as usize] = flow;
+                events.push(Event { time: now + fixed, node, moves: true });
+                continue;
+            }
+            span.moves = now;
+            match pending[node as usize].take() {
+                Some(flow) => moving.start(now, node, flow),
+                None => ended.push(node),
+            }
+        }
+        for node in ended {
+            spans[node as usize].end = now;
+            for &(waiter, why) in dependents.of_node(node) {
+                let ready = now + costs.latency(&run.nodes[node as usize], &run.nodes[waiter as usize], why);
+                let span = &mut spans[waiter as usize];
+                // Until the node starts, its start is when the last of what it waits for is visible.
+                if span.after.is_none() || ready > span.start {
+                    (span.start, span.after) = (ready, Some(node));
+                }
+                missing[waiter as usize] -= 1;
+                if missing[waiter as usize] == 0 {
+                    events.push(Event { time: span.start, node: waiter, moves: false });
+                }
+            }
+        }
+    }
+    let total_us = spans.iter().map(|span| span.end).fold(launch, f64::max);
+    Ok(Timeline { spans, total_us, launch_us: launch })
+}
