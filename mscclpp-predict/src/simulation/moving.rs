@@ -42,6 +42,10 @@ impl PartialOrd for End {
     }
 }
 
+/// Part of all flows of which the ends change from which on the heap of ends is rebuilt, as a divisor.
+const REBUILD: usize = 8;
+
+/// All flows that move data.
 pub(super) struct Moving {
     share: FairShare,
     active: Vec<Option<Active>>,
@@ -157,11 +161,11 @@ impl Moving {
                 }
             }
         }
-        // The same order whatever the slots.
-        slots.sort_unstable_by_key(|slot| self.active[*slot as usize].as_ref().map(|active| active.node));
         let flows: Vec<&Flow> =
             slots.iter().filter_map(|slot| self.active[*slot as usize].as_ref().map(|active| &active.flow)).collect();
         let factors = self.share.factors(&flows, &resources);
+        // If most ends change, a new heap is faster than many insertions, and drops the old ends.
+        let rebuilds = slots.len() >= self.active.len() / REBUILD;
         for (&slot, factor) in slots.iter().zip(factors) {
             let Some(active) = self.active[slot as usize].as_mut() else { continue };
             let speed = (active.flow.alone * factor).max(f64::MIN_POSITIVE);
@@ -170,7 +174,17 @@ impl Moving {
             }
             active.rest = (active.rest - (now - active.since) * active.speed).max(0.0);
             (active.since, active.speed, active.end) = (now, speed, now + active.rest / speed);
-            self.ends.push(End { time: active.end, node: active.node, slot });
+            if !rebuilds {
+                self.ends.push(End { time: active.end, node: active.node, slot });
+            }
+        }
+        if rebuilds {
+            let mut ends = std::mem::take(&mut self.ends).into_vec();
+            ends.clear();
+            ends.extend((0..).zip(&self.active).filter_map(|(slot, active)| {
+                active.as_ref().map(|active| End { time: active.end, node: active.node, slot })
+            }));
+            self.ends = BinaryHeap::from(ends);
         }
     }
 
