@@ -111,7 +111,7 @@ impl Topology {
 
     /// Returns the edges of the paths on which a byte takes the least time, from an element to every other one; ties are broken
     /// by the order of links. `None` for elements that it does not reach.
-    pub(crate) fn routes(&self, from: usize) -> Vec<Option<Vec<usize>>> {
+    pub fn routes(&self, from: usize) -> Vec<Option<Vec<usize>>> {
         let mut by: Vec<Option<usize>> = vec![None; self.names.len()];
         let mut cost = vec![f64::INFINITY; self.names.len()];
         let mut done = vec![false; self.names.len()];

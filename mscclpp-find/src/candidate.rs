@@ -1,0 +1,76 @@
+//! Plans that may be the fastest.
+
+use mscclpp_algorithms::BuiltinAlgorithm;
+use mscclpp_core::plan::raw::PlanTree;
+use mscclpp_core::spec::AlgoSpec;
+
+use crate::source::of_builtin;
+use crate::trees::TreePlan;
+
+/// A plan, and how to build it.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub(crate) plan: PlanTree,
+    pub(crate) origin: Origin,
+}
+
+/// Where a candidate comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// A built-in algorithm.
+    Builtin { algorithm: &'static BuiltinAlgorithm, spec: AlgoSpec, arguments: Vec<usize>, parallel_blocks: u32 },
+    /// Packed trees.
+    Trees { trees: TreePlan, instances: u32, unit: u64 },
+}
+
+impl Candidate {
+    /// Returns the plan.
+    pub fn plan(&self) -> &PlanTree {
+        &self.plan
+    }
+
+    /// Returns the name of the algorithm.
+    pub fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// Returns the largest number of thread blocks of a rank.
+    pub fn num_blocks(&self) -> u32 {
+        self.plan.ranks.iter().map(|rank| rank.blocks.len() as u32).max().unwrap_or(0)
+    }
+
+    /// Returns the name of the built-in algorithm and the number of thread blocks that share each of its transfers, as tuning tables have them;
+    /// `None` for packed trees.
+    pub fn builtin(&self) -> Option<(&'static str, u32)> {
+        match &self.origin {
+            Origin::Builtin { algorithm, parallel_blocks, .. } => Some((algorithm.name(), *parallel_blocks)),
+            Origin::Trees { .. } => None,
+        }
+    }
+
+    /// Returns the bytes of the message per time that the links allow packed trees, in 10⁹ bytes per second; `None` for built-in algorithms.
+    pub fn algbw_gb_per_s(&self) -> Option<f64> {
+        match &self.origin {
+            Origin::Builtin { .. } => None,
+            Origin::Trees { trees, .. } => Some(trees.algbw_gb_per_s),
+        }
+    }
+
+    /// Describes how the algorithm was built.
+    pub fn config(&self) -> String {
+        match &self.origin {
+            Origin::Builtin { parallel_blocks, .. } => format!("blocks {parallel_blocks}"),
+            Origin::Trees { instances, unit, .. } => format!("instances {instances}, windows of {} KiB", unit >> 10),
+        }
+    }
+
+    /// Returns a file with a `#[collective]` function that compiles to the plan. `about` are lines that say what it is.
+    pub fn source(&self, about: &[String]) -> String {
+        match &self.origin {
+            Origin::Builtin { algorithm, spec, arguments, .. } => of_builtin(algorithm, spec, arguments, about),
+            Origin::Trees { trees, instances, unit } => {
+                trees.source(&self.plan.name, *instances, *unit, self.plan.collective.in_place, about)
+            }
+        }
+    }
+}

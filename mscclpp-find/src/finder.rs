@@ -1,0 +1,119 @@
+//! Ranking of candidates.
+
+use mscclpp_core::check::check;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_predict::{Bound, BoundError, Predictor, lower_bound};
+use thiserror::Error;
+
+use crate::candidate::Candidate;
+use crate::request::Request;
+use crate::{families, packed};
+
+/// Why nothing was found.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FindError {
+    /// A collective or ranks for which no bound is known.
+    #[error(transparent)]
+    Bound(#[from] BoundError),
+    /// A machine on which no candidate runs.
+    #[error(
+        "expected a plan for `{}` on {num_ranks} ranks of machine `{machine}`, found none that the checks accept and the links can carry{}",
+        kind.name(),
+        match max_blocks { Some(max) => format!(" with at most {max} thread blocks; allow more"), None => "; add links".to_owned() }
+    )]
+    None {
+        /// The collective.
+        kind: CollectiveKind,
+        /// The machine.
+        machine: String,
+        /// The number of ranks.
+        num_ranks: u32,
+        /// The limit on thread blocks.
+        max_blocks: Option<u32>,
+    },
+}
+
+/// A candidate at a message size.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranked<'f> {
+    /// The candidate, which the checks accept.
+    pub candidate: &'f Candidate,
+    /// Its predicted time, in microseconds.
+    pub time_us: f64,
+}
+
+/// Candidates at a message size.
+#[derive(Clone, Debug)]
+pub struct Ranking<'f> {
+    /// Bytes of the larger of a rank's input and output.
+    pub bytes: u64,
+    /// The bound of the time.
+    pub bound: Bound,
+    /// The fastest candidates, the fastest first; not empty.
+    pub ranked: Vec<Ranked<'f>>,
+    /// Number of candidates that have a time.
+    pub num_candidates: usize,
+    /// Number of candidates that the checks refused, of those that were faster than the last one.
+    pub num_refused: usize,
+}
+
+/// Candidates for a request.
+#[derive(Debug)]
+pub struct Finder<'m> {
+    request: Request<'m>,
+    candidates: Vec<Candidate>,
+}
+
+impl<'m> Finder<'m> {
+    /// Builds all candidates for a request.
+    ///
+    /// # Cost
+    /// Some plans for every built-in algorithm of the collective. Trees are packed for up to 64 ranks of one node, with a number of maximum
+    /// flows that grows with the square of the ranks.
+    pub fn new(request: Request<'m>) -> Self {
+        let mut candidates = packed::candidates(&request);
+        candidates.extend(families::candidates(&request));
+        Self { request, candidates }
+    }
+
+    /// Predicts the time of every candidate at every size, and returns for every size the fastest ones that the checks accept, at most the
+    /// given number.
+    ///
+    /// # Errors
+    /// [`FindError`].
+    pub fn rank(&self, sizes: &[u64], limit: usize) -> Result<Vec<Ranking<'_>>, FindError> {
+        let Request { kind, machine, num_ranks, max_blocks, .. } = self.request;
+        let mut predictors: Vec<_> = self.candidates.iter().map(|one| Predictor::new(&one.plan)).collect();
+        let mut accepted: Vec<Option<bool>> = vec![None; self.candidates.len()];
+        let mut rankings = Vec::new();
+        for &bytes in sizes {
+            let bound = lower_bound(kind, machine, num_ranks, bytes)?;
+            // What the links cannot carry, or is too large at this size, has no time.
+            let times = predictors.iter_mut().enumerate().filter_map(|(number, predictor)| {
+                let plan = &self.candidates[number].plan;
+                let fits = (plan.min_message_size..=plan.max_message_size).contains(&bytes);
+                let found = fits.then(|| predictor.predict(machine, bytes, None).ok()).flatten()?;
+                Some((number, found.time_us))
+            });
+            let mut times: Vec<(usize, f64)> = times.collect();
+            times.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+            let (mut ranked, mut num_refused) = (Vec::new(), 0);
+            for &(number, time_us) in &times {
+                if ranked.len() == limit {
+                    break;
+                }
+                let candidate = &self.candidates[number];
+                if *accepted[number].get_or_insert_with(|| check(&candidate.plan).is_empty()) {
+                    ranked.push(Ranked { candidate, time_us });
+                } else {
+                    num_refused += 1;
+                }
+            }
+            if ranked.is_empty() {
+                return Err(FindError::None { kind, machine: machine.name.clone(), num_ranks, max_blocks });
+            }
+            rankings.push(Ranking { bytes, bound, ranked, num_candidates: times.len(), num_refused });
+        }
+        Ok(rankings)
+    }
+}

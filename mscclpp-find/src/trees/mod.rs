@@ -1,0 +1,198 @@
+//! Plans for long messages: spanning trees that share the links of a machine.
+//!
+//! Every root has the same number of trees, each of which carries one part of the message: results from the root in an all-gather, partial
+//! sums to it in a reduce-scatter, and both in an all-reduce. The trees together use the bandwidth that the narrowest cut allows, except for what is
+//! lost by whole numbers of trees.
+
+mod flow;
+mod pack;
+mod programs;
+mod split;
+mod units;
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_predict::{Machine, Topology};
+
+use self::pack::{Tree, pack};
+use self::programs::{BothLinks, Links};
+use self::split::without_switches;
+use self::units::Units;
+use crate::source::function;
+
+/// Maximum number of ranks for which trees are packed.
+pub(crate) const MAX_RANKS: u32 = 64;
+
+/// Trees of a machine for a collective.
+#[derive(Clone, Debug)]
+pub(crate) struct TreePlan {
+    kind: CollectiveKind,
+    num_ranks: u32,
+    /// Chunks of each tree, and the chunk factor that gives this number.
+    span: usize,
+    chunk_factor: u32,
+    /// From children to parents, those that are farthest from the root first; empty for an all-gather.
+    up: Vec<Links>,
+    /// From parents to children; empty for a reduce-scatter.
+    down: Vec<Links>,
+    /// Bytes of the message per time that the links allow, in 10⁹ bytes per second.
+    pub(crate) algbw_gb_per_s: f64,
+}
+
+impl TreePlan {
+    /// Packs trees for a collective; several if it is not certain which roots are best. None between nodes, for other collectives, and where
+    /// ranks cannot reach each other.
+    pub(crate) fn all(kind: CollectiveKind, machine: &Machine, num_ranks: u32) -> Vec<Self> {
+        let is_tree = matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce);
+        if !is_tree || machine.one_device || num_ranks > machine.ranks_per_node.min(MAX_RANKS) {
+            return Vec::new();
+        }
+        let topology = Topology::of(machine, num_ranks);
+        let every: Vec<usize> = (0..topology.num_ranks).collect();
+        let mut choices = vec![every.clone()];
+        // What a root of an all-reduce sends more than others must pass its own links.
+        let fast = fastest(&topology);
+        if kind == CollectiveKind::AllReduce && fast.len() < every.len() {
+            choices.push(fast);
+        }
+        choices.iter().filter_map(|roots| Self::with_roots(kind, &topology, roots)).collect()
+    }
+
+    fn with_roots(kind: CollectiveKind, topology: &Topology, roots: &[usize]) -> Option<Self> {
+        let packed = |reversed: bool| -> Option<(Vec<Tree>, u32)> {
+            let units = Units::of(topology, roots, reversed)?;
+            let mut starts = vec![0; topology.num_ranks];
+            roots.iter().for_each(|root| starts[*root] = units.trees_per_root);
+            let trees = pack(without_switches(units.graph, &starts)?, &starts)?;
+            Some((trees, units.trees_per_root))
+        };
+        let down = if kind == CollectiveKind::ReduceScatter { None } else { Some(packed(false)?) };
+        let up = if kind == CollectiveKind::AllGather { None } else { Some(packed(true)?) };
+        let per_root = match (&down, &up) {
+            (Some((_, down)), Some((_, up))) if down != up => return None,
+            (Some((_, trees)), _) | (None, Some((_, trees))) => *trees,
+            (None, None) => return None,
+        };
+        let num_trees = roots.len() * per_root as usize;
+        let common = greatest_common_divisor(topology.num_ranks, num_trees);
+        let (span, chunk_factor) = match kind {
+            CollectiveKind::AllReduce => (topology.num_ranks / common, (num_trees / common) as u32),
+            _ => (1, per_root),
+        };
+        let links = |packed: Option<(Vec<Tree>, u32)>, reversed: bool| -> Vec<Links> {
+            let trees = packed.map(|(trees, _)| trees).unwrap_or_default();
+            trees.into_iter().map(|tree| (tree.root, directed(tree.links, reversed))).collect()
+        };
+        let num_ranks = topology.num_ranks as u32;
+        let (up, down) = (links(up, true), links(down, false));
+        let algbw_gb_per_s = bandwidth(topology, up.iter().chain(&down), num_trees)?;
+        Some(Self { kind, num_ranks, span, chunk_factor, up, down, algbw_gb_per_s })
+    }
+
+    /// Returns the number of thread blocks of a rank in one instance.
+    pub(crate) fn num_blocks(&self) -> u32 {
+        (self.up.len() + self.down.len()) as u32
+    }
+
+    /// Returns the specification of the program.
+    pub(crate) fn spec(&self, name: &str, instances: u32) -> AlgoSpec {
+        let mut spec = AlgoSpec::new(name, self.kind, self.num_ranks);
+        spec.instances = instances;
+        spec.collective.chunk_factor = self.chunk_factor;
+        spec
+    }
+
+    /// Records the program.
+    pub(crate) fn record(&self, p: &Program, unit: u64) {
+        match self.kind {
+            CollectiveKind::AllGather => programs::all_gather(p, unit, &self.down),
+            CollectiveKind::ReduceScatter => programs::reduce_scatter(p, unit, &self.up),
+            _ => programs::all_reduce(p, unit, self.span, &self.both()),
+        }
+    }
+
+    fn both(&self) -> Vec<BothLinks> {
+        let both = self.up.iter().zip(&self.down);
+        both.map(|((root, up), (_, down))| (*root, up.clone(), down.clone())).collect()
+    }
+
+    /// Returns whether input and output may be one buffer.
+    pub(crate) fn works_in_place(&self) -> bool {
+        self.kind == CollectiveKind::AllReduce
+    }
+
+    /// Returns a function in Rust that compiles to the plan. `about` are lines that say what it is.
+    pub(crate) fn source(&self, name: &str, instances: u32, unit: u64, in_place: bool, about: &[String]) -> String {
+        let (program, what) = match self.kind {
+            CollectiveKind::AllGather => ("all_gather", "the links over which its chunk travels"),
+            CollectiveKind::ReduceScatter => ("reduce_scatter", "the links over which partial sums travel to it"),
+            _ => ("all_reduce", "the links over which partial sums travel to it, and those over which results leave it"),
+        };
+        let mut body = format!("    let unit = {unit};\n");
+        let row = |lists: Vec<String>| format!("        ({}),\n", lists.join(", "));
+        let list = |links: &[(usize, usize)]| {
+            let links: Vec<_> = links.iter().map(|(from, to)| format!("({from}, {to})")).collect();
+            format!("vec![{}]", links.join(", "))
+        };
+        body += &format!("    // Per tree its root, and {what}.\n");
+        if self.kind == CollectiveKind::AllReduce {
+            body = format!("    let span = {};\n", self.span) + &body;
+            body += "    let trees: Vec<(usize, Vec<(usize, usize)>, Vec<(usize, usize)>)> = vec![\n";
+            for (root, up, down) in self.both() {
+                body += &row(vec![root.to_string(), list(&up), list(&down)]);
+            }
+        } else {
+            body += "    let trees: Vec<(usize, Vec<(usize, usize)>)> = vec![\n";
+            for (root, links) in self.up.iter().chain(&self.down) {
+                body += &row(vec![root.to_string(), list(links)]);
+            }
+        }
+        body += "    ];\n";
+        body += &programs::body(program);
+        let mut spec = self.spec(name, instances);
+        spec.collective.in_place = in_place;
+        function(&spec, about, &body)
+    }
+}
+
+/// Returns links in the order and direction in which data passes them.
+fn directed(mut links: Vec<(usize, usize)>, reversed: bool) -> Vec<(usize, usize)> {
+    if reversed {
+        links.reverse();
+        links.iter_mut().for_each(|link| *link = (link.1, link.0));
+    }
+    links
+}
+
+/// Returns the bytes of the message per time that links allow if each tree carries an equal part of it, in 10⁹ bytes per second.
+fn bandwidth<'t>(topology: &Topology, trees: impl Iterator<Item = &'t Links>, num_trees: usize) -> Option<f64> {
+    let routes: Vec<_> = (0..topology.num_ranks).map(|rank| topology.routes(rank)).collect();
+    let mut load = vec![0.0; topology.edges.len()];
+    for (from, to) in trees.flat_map(|(_, links)| links) {
+        routes[*from][*to].as_ref()?.iter().for_each(|edge| load[*edge] += 1.0);
+    }
+    let times = topology.edges.iter().zip(&load).map(|(edge, load)| load / num_trees as f64 / edge.gb_per_s);
+    Some(1.0 / times.fold(0.0, f64::max))
+}
+
+/// Returns the ranks with the most bandwidth.
+fn fastest(topology: &Topology) -> Vec<usize> {
+    let mut egress = vec![0.0; topology.num_ranks];
+    for edge in topology.edges.iter().filter(|edge| edge.from < topology.num_ranks) {
+        egress[edge.from] += edge.gb_per_s;
+    }
+    let most = egress.iter().copied().fold(0.0, f64::max);
+    (0..topology.num_ranks).filter(|rank| egress[*rank] >= most * (1.0 - 1e-9)).collect()
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    x.max(1)
+}
+
+#[cfg(test)]
+mod tests;
