@@ -1,4 +1,4 @@
-//! `mscclpp machine`, `mscclpp simulate` and `mscclpp bound`.
+//! `mscclpp machine`, `mscclpp simulate`, `mscclpp bound` and `mscclpp find`.
 
 use std::fs;
 
@@ -150,4 +150,60 @@ fn machine_file_that_is_no_regular_file_is_an_error() {
     fs::write(&path, " ".repeat((1 << 20) + 1)).expect("it is written");
     let run = mscclpp(["machine", "show", path.to_str().expect("UTF-8")]).ends_with(2);
     assert!(run.stderr.contains("at most 1 MiB"), "{}", run.stderr);
+}
+
+#[test]
+fn found_plan_is_written_with_its_function_and_runs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
+    // Two islands with one slow link between them.
+    let links = [("gpu0-1", "left", 400), ("gpu2-3", "right", 400), ("left", "right", 20)];
+    let links = links.map(|(from, to, rate)| {
+        format!("[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\ngb_per_s = {rate}\nsource = \"test\"\n")
+    });
+    let machine =
+        format!("name = \"own\"\ndescription = \"islands\"\nranks = 4\nranks_per_node = 4\n{}", links.concat());
+    fs::write(path("own.toml"), machine).expect("it is written");
+    let find = ["find", "all_reduce", "--machine", &path("own.toml"), "--size", "1G", "-o", &path("found"), "--json"];
+    let value = mscclpp(find).succeeds().json();
+    let best = &value["plans"][0];
+    assert_eq!((&best["plan"], &value["refused"]), (&"allreduce_trees".into(), &0.into()), "{value}");
+    // The message leaves an island and enters it once, over 20 in each direction.
+    let bound = f64::from(1 << 30) / 20e3;
+    assert!((value["bound_us"].as_f64().expect("a bound") / bound - 1.0).abs() < 1e-9, "{value}");
+    assert!(best["times_bound"].as_f64().expect("a number") < 1.05, "{value}");
+    let plan = path("found/allreduce_trees.json");
+    mscclpp(["check", &plan]).succeeds();
+    mscclpp(["run", &plan, "--size", "1M"]).succeeds();
+    let function = fs::read_to_string(path("found/allreduce_trees.rs")).expect("a function");
+    assert!(function.contains("#[collective(AllReduce, ranks = 4") && function.contains("Lower bound: "), "{function}");
+}
+
+#[test]
+fn found_table_serves_selections() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("UTF-8");
+    let find = ["find", "all_gather", "--machine", "4xl40s", "--sizes", "1K:4K", "-o", path, "--json"];
+    let value = mscclpp(find).succeeds().json();
+    // Three sizes, in place and not.
+    assert_eq!(value["entries"].as_array().map(Vec::len), Some(6), "{value}");
+    let table = format!("{path}/tuning.toml");
+    let select = ["select", "all_gather", "--bytes", "2K", "--ranks", "4", "--backend", "cuda", "--table", &table];
+    let run = mscclpp(select).succeeds();
+    let entry = value["entries"].as_array().expect("entries").iter().find(|entry| entry["bytes"] == 2048);
+    let algorithm = entry.expect("an entry")["algorithm"].as_str().expect("a name").to_owned();
+    assert!(run.stdout.contains(&algorithm), "{algorithm}: {}", run.stdout);
+}
+
+#[test]
+fn mistakes_in_requests_for_plans_are_usage_errors() {
+    let fails = |words: &[&str], expected: &str| {
+        let run = mscclpp(["find", "all_reduce", "--machine", "8xh100"].iter().chain(words)).ends_with(2);
+        assert!(run.stderr.contains(expected), "{}", run.stderr);
+    };
+    fails(&["--size", "1M", "--ranks", "9"], "expected 2 to 8 ranks on machine `8xh100`, found 9");
+    fails(&["--sizes", "4K:1K"], "expected a first size of at most the last one, found 4096 and 1024");
+    fails(&["--sizes", "4K"], "expected two sizes such as 1K:1G");
+    fails(&["--sizes", "1:2"], "expected a power of two from 1K to 256M between them");
+    fails(&[], "--size <SIZE>");
 }

@@ -23,22 +23,21 @@ fn attribute(spec: &AlgoSpec, params: &[(&str, usize)]) -> String {
     add(spec.replication != Replication::Interleaved, format!("replication = {:?}", spec.replication));
     add(spec.reuse_resources, "reuse_resources".to_owned());
     add(spec.double_scratch, "double_scratch".to_owned());
-    add(
-        spec.threads_per_block != default.threads_per_block,
-        format!("threads_per_block = {}", spec.threads_per_block),
-    );
-    add(
-        spec.buffer_alignment != default.buffer_alignment,
-        format!("buffer_alignment = {}", spec.buffer_alignment),
-    );
+    add(spec.threads_per_block != default.threads_per_block, format!("threads_per_block = {}", spec.threads_per_block));
+    add(spec.buffer_alignment != default.buffer_alignment, format!("buffer_alignment = {}", spec.buffer_alignment));
     let values: Vec<String> = params.iter().map(|(name, value)| format!("{name} = [{value}]")).collect();
     add(!values.is_empty(), format!("params({})", values.join(", ")));
     format!("#[collective({})]\n", words.join(", "))
 }
 
+/// Returns lines as the documentation of a file.
+fn docs(about: &[String]) -> String {
+    about.iter().map(|line| format!("//! {line}").trim_end().to_owned() + "\n").collect()
+}
+
 /// Returns a file with a function. `about` are lines that say what it is.
 pub(crate) fn function(spec: &AlgoSpec, about: &[String], body: &str) -> String {
-    let docs: String = about.iter().map(|line| format!("//! {line}\n")).collect();
+    let docs = docs(about);
     format!(
         "{docs}\nuse mscclpp::collective;\nuse mscclpp::dsl::{{BlockSync, Program}};\n\n/// Trees that were packed for the machine.\n{}pub fn {}(p: &Program) {{\n{body}}}\n",
         attribute(spec, &[]),
@@ -53,7 +52,7 @@ pub(crate) fn of_builtin(
     arguments: &[usize],
     about: &[String],
 ) -> String {
-    let docs: String = about.iter().map(|line| format!("//! {line}\n")).collect();
+    let docs = docs(about);
     let params: Vec<_> = algorithm.params().iter().map(|param| param.name).zip(arguments.iter().copied()).collect();
     let mut text = String::new();
     let mut in_attribute = false;
@@ -66,7 +65,8 @@ pub(crate) fn of_builtin(
             in_attribute = !line.ends_with(")]");
             continue;
         }
-        if line.starts_with("use crate::") {
+        // The empty lines of what is left out would follow each other.
+        if line.starts_with("use crate::") || (line.is_empty() && text.ends_with("\n\n")) {
             continue;
         }
         let line = line.replace("use mscclpp_core::dsl::", "use mscclpp::dsl::");

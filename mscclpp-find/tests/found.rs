@@ -74,7 +74,7 @@ fn found_plans_are_right_and_close_to_the_bound() {
     for (name, machine) in machines() {
         for kind in [AllGather, ReduceScatter, AllReduce] {
             let finder = Finder::new(request(kind, &machine));
-            let rankings = finder.rank(&[1 << 10, 1 << 30], 3).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let rankings = finder.rank(&[1 << 10, 1 << 30], 50).unwrap_or_else(|error| panic!("{name}: {error}"));
             for ranking in &rankings {
                 assert!(ranking.ranked.is_sorted_by(|a, b| a.time_us <= b.time_us), "{name}");
                 for found in &ranking.ranked {
@@ -84,8 +84,11 @@ fn found_plans_are_right_and_close_to_the_bound() {
             }
             let (long, best) = (&rankings[1], rankings[1].ranked[0]);
             let times = best.time_us / long.bound.time_us;
-            // Slices of the last windows, and the way through the trees, are not free.
-            assert!(times < 1.1, "{name}: {kind:?} by {} takes {times} times the bound", best.candidate.name());
+            // A thread block sends to one child after the other, so links idle at times.
+            assert!(times < 1.25, "{name}: {kind:?} by {} takes {times} times the bound", best.candidate.name());
+            let trees = long.ranked.iter().find_map(|found| found.candidate.algbw_gb_per_s()).expect("trees");
+            let bound = long.bound.algbw_gb_per_s;
+            assert!(trees >= 0.95 * bound && trees <= bound * (1.0 + 1e-9), "{name}: {kind:?} {trees} {bound}");
         }
     }
 }
@@ -126,10 +129,26 @@ fn found(kind: CollectiveKind, machine: usize, bytes: u64, algorithm: &str) -> (
 fn functions_compile_to_the_plans() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/functions");
     for (file, compiled, (text, plan)) in [
-        ("all_gather", (|| functions::all_gather::allgather_trees::plan(4)) as fn() -> &'static Plan, found(AllGather, 3, 1 << 30, "allgather_trees")),
-        ("reduce_scatter", (|| functions::reduce_scatter::reducescatter_trees::plan(4)) as fn() -> &'static Plan, found(ReduceScatter, 2, 1 << 30, "reducescatter_trees")),
-        ("all_reduce", (|| functions::all_reduce::allreduce_trees::plan(8)) as fn() -> &'static Plan, found(AllReduce, 1, 1 << 30, "allreduce_trees")),
-        ("builtin", (|| functions::builtin::allreduce_packets::plan(5)) as fn() -> &'static Plan, found(AllReduce, 0, 1 << 10, "allreduce_packets")),
+        (
+            "all_gather",
+            (|| functions::all_gather::allgather_trees::plan(4)) as fn() -> &'static Plan,
+            found(AllGather, 3, 1 << 30, "allgather_trees"),
+        ),
+        (
+            "reduce_scatter",
+            (|| functions::reduce_scatter::reducescatter_trees::plan(4)) as fn() -> &'static Plan,
+            found(ReduceScatter, 2, 1 << 30, "reducescatter_trees"),
+        ),
+        (
+            "all_reduce",
+            (|| functions::all_reduce::allreduce_trees::plan(8)) as fn() -> &'static Plan,
+            found(AllReduce, 1, 1 << 30, "allreduce_trees"),
+        ),
+        (
+            "builtin",
+            (|| functions::builtin::allreduce_packets::plan(5)) as fn() -> &'static Plan,
+            found(AllReduce, 0, 1 << 10, "allreduce_packets"),
+        ),
     ] {
         let path = path.join(file).with_extension("rs");
         if std::env::var_os("MSCCLPP_BLESS").is_some() {

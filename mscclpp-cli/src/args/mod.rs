@@ -24,7 +24,7 @@ pub(crate) use launch::{GuardArgs, LaunchArgs};
 pub(crate) use plan::{
     DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanCommand, SchemaArgs, ShowArgs, StatsArgs, Target,
 };
-pub(crate) use predict::{BoundArgs, MachineArgs, MachineCommand, SimulateArgs};
+pub(crate) use predict::{BoundArgs, FindArgs, MachineArgs, MachineCommand, SimulateArgs};
 pub(crate) use run::{RunArgs, Sizes};
 pub(crate) use select::SelectArgs;
 pub(crate) use status::StatusArgs;
@@ -100,6 +100,8 @@ pub(crate) enum Command {
     Simulate(SimulateArgs),
     /// Show a lower bound of a collective's time on a machine, and its proof
     Bound(BoundArgs),
+    /// Find the fastest proved plan for a collective on a machine
+    Find(FindArgs),
     /// Show what the ranks of a running job are doing, and which rank the others wait for
     Status(StatusArgs),
     /// Analyze the dumps of a failed job: first mismatched call, missing ranks, wait chain

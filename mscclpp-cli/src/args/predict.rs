@@ -1,4 +1,4 @@
-//! Arguments of `mscclpp machine`, `mscclpp simulate` and `mscclpp bound`.
+//! Arguments of `mscclpp machine`, `mscclpp simulate`, `mscclpp bound` and `mscclpp find`.
 
 use std::path::PathBuf;
 
@@ -120,4 +120,57 @@ pub(crate) struct BoundArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `mscclpp find`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp find all_reduce --machine 8xh100 --size 1M
+  mscclpp find all_gather --machine ./cluster.toml --size 1G --blocks 32 -o found
+  mscclpp find all_reduce --machine 8xh100 --sizes 1K:256M -o table
+
+Candidates are the built-in algorithms with different numbers of thread blocks, and, for long messages on up to 64 ranks of one node, trees
+that are packed on the links. The timing model ranks them, and the checks accept each plan that is shown.")]
+pub(crate) struct FindArgs {
+    /// The collective, as its call is named
+    #[arg(value_name = "COLLECTIVE", value_parser = collective)]
+    pub(crate) collective: CollectiveKind,
+    /// Name of a machine (see `mscclpp machine list`), or a machine file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) machine: String,
+    /// Number of ranks [default: all of the machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks: Option<u32>,
+    /// Bytes of the larger of a rank's input and output, with an optional suffix K, M, G or T
+    #[arg(short, long, value_name = "SIZE", value_parser = size::parse, required_unless_present = "sizes")]
+    pub(crate) size: Option<u64>,
+    /// First and last size of a tuning table, which has the powers of two between them
+    #[arg(long, value_name = "SIZE:SIZE", value_parser = range, conflicts_with = "size")]
+    pub(crate) sizes: Option<(u64, u64)>,
+    /// Maximum number of thread blocks of a rank [default: 128]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) blocks: Option<u32>,
+    /// Only plans with one buffer for input and output
+    #[arg(long, conflicts_with = "out_of_place")]
+    pub(crate) in_place: bool,
+    /// Only plans with separate buffers for input and output
+    #[arg(long)]
+    pub(crate) out_of_place: bool,
+    /// Directory to which the fastest plan (JSON) and its function (Rust) are written, or the tuning table
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Reads the first and the last of several sizes.
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let (first, last) = text.split_once(':').ok_or("expected two sizes such as 1K:1G")?;
+    let read = |text: &str| size::parse(text).map_err(|error| error.to_string());
+    match (read(first)?, read(last)?) {
+        (first, last) if first <= last => Ok((first, last)),
+        (first, last) => Err(format!("expected a first size of at most the last one, found {first} and {last}")),
+    }
 }

@@ -8,6 +8,7 @@ mod devices;
 mod doctor;
 mod executors;
 mod explain;
+mod find;
 mod fuzz;
 mod launch;
 mod machine;
@@ -54,6 +55,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Machine(args) => machine::machine(&args),
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Bound(args) => bound::bound(&args),
+        Command::Find(args) => find::find(&args),
         Command::Status(args) => status::status(&args),
         Command::Analyze(args) => analyze::analyze(&args),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -44,7 +44,8 @@ impl TreePlan {
     /// Packs trees for a collective; several if it is not certain which roots are best. None between nodes, for other collectives, and where
     /// ranks cannot reach each other.
     pub(crate) fn all(kind: CollectiveKind, machine: &Machine, num_ranks: u32) -> Vec<Self> {
-        let is_tree = matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce);
+        let is_tree =
+            matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce);
         if !is_tree || machine.one_device || num_ranks > machine.ranks_per_node.min(MAX_RANKS) {
             return Vec::new();
         }
@@ -127,7 +128,9 @@ impl TreePlan {
         let (program, what) = match self.kind {
             CollectiveKind::AllGather => ("all_gather", "the links over which its chunk travels"),
             CollectiveKind::ReduceScatter => ("reduce_scatter", "the links over which partial sums travel to it"),
-            _ => ("all_reduce", "the links over which partial sums travel to it, and those over which results leave it"),
+            _ => {
+                ("all_reduce", "the links over which partial sums travel to it, and those over which results leave it")
+            }
         };
         let mut body = format!("    let unit = {unit};\n");
         let row = |lists: Vec<String>| format!("        ({}),\n", lists.join(", "));

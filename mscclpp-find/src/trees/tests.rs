@@ -43,8 +43,7 @@ fn five_ranks_on_a_switch() {
 
 #[test]
 fn islands_with_one_link_between_them() {
-    let islands =
-        machine(8, &[("gpu0-3", "left", 450.0), ("gpu4-7", "right", 450.0), ("left", "right", 25.0)]);
+    let islands = machine(8, &[("gpu0-3", "left", 450.0), ("gpu4-7", "right", 450.0), ("left", "right", 25.0)]);
     // Four shards of M/8 leave an island over 25.
     assert_algbw(&islands, AllGather, 50.0);
     assert_algbw(&islands, ReduceScatter, 50.0);

@@ -4,9 +4,9 @@ use mscclpp::collective;
 use mscclpp::dsl::{BlockSync, Program};
 
 /// Trees that were packed for the machine.
-#[collective(AllGather, ranks = 4, instances = 4)]
+#[collective(AllGather, ranks = 4)]
 pub fn allgather_trees(p: &Program) {
-    let unit = 262144;
+    let unit = 1048576;
     // Per tree its root, and the links over which its chunk travels.
     let trees: Vec<(usize, Vec<(usize, usize)>)> = vec![
         (0, vec![(0, 1), (1, 2), (2, 3)]),

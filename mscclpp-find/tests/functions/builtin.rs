@@ -5,7 +5,6 @@
 use mscclpp::dsl::Program;
 use mscclpp::collective;
 
-
 /// Every rank sends each peer the peer's part as packets, reduces the parts that it receives and sends the result to
 /// all ranks.
 ///
