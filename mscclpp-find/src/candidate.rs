@@ -5,7 +5,7 @@ use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::spec::AlgoSpec;
 
 use crate::source::of_builtin;
-use crate::trees::TreePlan;
+use crate::trees::{TreePlan, Windows};
 
 /// A plan, and how to build it.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(crate) enum Origin {
     /// A built-in algorithm.
     Builtin { algorithm: &'static BuiltinAlgorithm, spec: AlgoSpec, arguments: Vec<usize>, parallel_blocks: u32 },
     /// Packed trees.
-    Trees { trees: TreePlan, instances: u32, unit: u64 },
+    Trees { trees: TreePlan, windows: Windows },
 }
 
 impl Candidate {
@@ -60,7 +60,14 @@ impl Candidate {
     pub fn config(&self) -> String {
         match &self.origin {
             Origin::Builtin { parallel_blocks, .. } => format!("blocks {parallel_blocks}"),
-            Origin::Trees { instances, unit, .. } => format!("instances {instances}, windows of {} KiB", unit >> 10),
+            Origin::Trees { trees, windows: Windows { instances, unit, gets } } => {
+                let sides = match (trees.has_results(), gets) {
+                    (false, _) => "",
+                    (true, false) => ", parents put",
+                    (true, true) => ", children get",
+                };
+                format!("instances {instances}, windows of {} KiB{sides}", unit >> 10)
+            }
         }
     }
 
@@ -68,8 +75,8 @@ impl Candidate {
     pub fn source(&self, about: &[String]) -> String {
         match &self.origin {
             Origin::Builtin { algorithm, spec, arguments, .. } => of_builtin(algorithm, spec, arguments, about),
-            Origin::Trees { trees, instances, unit } => {
-                trees.source(&self.plan.name, *instances, *unit, self.plan.collective.in_place, about)
+            Origin::Trees { trees, windows } => {
+                trees.source(&self.plan.name, *windows, self.plan.collective.in_place, about)
             }
         }
     }

@@ -5,7 +5,7 @@ use mscclpp_core::lower::lower;
 
 use crate::candidate::{Candidate, Origin};
 use crate::request::Request;
-use crate::trees::TreePlan;
+use crate::trees::{TreePlan, Windows};
 
 /// Bytes of the windows of a chunk that are in flight.
 const UNITS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
@@ -23,21 +23,22 @@ pub(crate) fn candidates(request: &Request) -> Vec<Candidate> {
         for (instances, unit) in
             INSTANCES.into_iter().filter(fits).flat_map(|instances| UNITS.map(|unit| (instances, unit)))
         {
-            all.extend(build(&trees, request, instances, unit));
+            let sides = [false, true].into_iter().filter(|gets| !gets || trees.has_results());
+            all.extend(sides.filter_map(|gets| build(&trees, request, Windows { instances, unit, gets })));
         }
     }
     all.retain(|candidate| request.max_blocks.is_none_or(|max| candidate.num_blocks() <= max));
     all
 }
 
-fn build(trees: &TreePlan, request: &Request, instances: u32, unit: u64) -> Option<Candidate> {
-    let mut spec = trees.spec(&format!("{}_trees", request.kind.name()), instances);
+fn build(trees: &TreePlan, request: &Request, windows: Windows) -> Option<Candidate> {
+    let mut spec = trees.spec(&format!("{}_trees", request.kind.name()), windows.instances);
     spec.collective.in_place = request.in_place.unwrap_or(false);
     if spec.collective.in_place && !trees.works_in_place() {
         return None;
     }
     let program = Program::new(spec);
-    trees.record(&program, unit);
+    trees.record(&program, windows);
     let plan = lower(&program.finish().ok()?).ok()?;
-    Some(Candidate { plan, origin: Origin::Trees { trees: trees.clone(), instances, unit } })
+    Some(Candidate { plan, origin: Origin::Trees { trees: trees.clone(), windows } })
 }

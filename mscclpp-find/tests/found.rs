@@ -84,8 +84,8 @@ fn found_plans_are_right_and_close_to_the_bound() {
             }
             let (long, best) = (&rankings[1], rankings[1].ranked[0]);
             let times = best.time_us / long.bound.time_us;
-            // A thread block sends to one child after the other, so links idle at times.
-            assert!(times < 1.25, "{name}: {kind:?} by {} takes {times} times the bound", best.candidate.name());
+            // The way through the trees is not free, and links idle at times.
+            assert!(times < 1.1, "{name}: {kind:?} by {} takes {times} times the bound", best.candidate.name());
             let trees = long.ranked.iter().find_map(|found| found.candidate.algbw_gb_per_s()).expect("trees");
             let bound = long.bound.algbw_gb_per_s;
             assert!(trees >= 0.95 * bound && trees <= bound * (1.0 + 1e-9), "{name}: {kind:?} {trees} {bound}");

@@ -24,6 +24,17 @@ use crate::source::function;
 /// Maximum number of ranks for which trees are packed.
 pub(crate) const MAX_RANKS: u32 = 64;
 
+/// How data moves over trees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows {
+    /// Instances of the program.
+    pub(crate) instances: u32,
+    /// Bytes of a window.
+    pub(crate) unit: u64,
+    /// Whether children get results, instead of parents putting them.
+    pub(crate) gets: bool,
+}
+
 /// Trees of a machine for a collective.
 #[derive(Clone, Debug)]
 pub(crate) struct TreePlan {
@@ -105,11 +116,11 @@ impl TreePlan {
     }
 
     /// Records the program.
-    pub(crate) fn record(&self, p: &Program, unit: u64) {
+    pub(crate) fn record(&self, p: &Program, Windows { unit, gets, .. }: Windows) {
         match self.kind {
-            CollectiveKind::AllGather => programs::all_gather(p, unit, &self.down),
+            CollectiveKind::AllGather => programs::all_gather(p, unit, gets, &self.down),
             CollectiveKind::ReduceScatter => programs::reduce_scatter(p, unit, &self.up),
-            _ => programs::all_reduce(p, unit, self.span, &self.both()),
+            _ => programs::all_reduce(p, unit, gets, self.span, &self.both()),
         }
     }
 
@@ -118,13 +129,18 @@ impl TreePlan {
         both.map(|((root, up), (_, down))| (*root, up.clone(), down.clone())).collect()
     }
 
+    /// Returns whether results travel over trees, not only sums.
+    pub(crate) fn has_results(&self) -> bool {
+        !self.down.is_empty()
+    }
+
     /// Returns whether input and output may be one buffer.
     pub(crate) fn works_in_place(&self) -> bool {
         self.kind == CollectiveKind::AllReduce
     }
 
     /// Returns a function in Rust that compiles to the plan. `about` are lines that say what it is.
-    pub(crate) fn source(&self, name: &str, instances: u32, unit: u64, in_place: bool, about: &[String]) -> String {
+    pub(crate) fn source(&self, name: &str, windows: Windows, in_place: bool, about: &[String]) -> String {
         let (program, what) = match self.kind {
             CollectiveKind::AllGather => ("all_gather", "the links over which its chunk travels"),
             CollectiveKind::ReduceScatter => ("reduce_scatter", "the links over which partial sums travel to it"),
@@ -132,7 +148,13 @@ impl TreePlan {
                 ("all_reduce", "the links over which partial sums travel to it, and those over which results leave it")
             }
         };
-        let mut body = format!("    let unit = {unit};\n");
+        let mut body = format!("    let unit = {};\n", windows.unit);
+        if self.has_results() {
+            body += &format!(
+                "    // Whether children get results, instead of parents putting them.\n    let gets = {};\n",
+                windows.gets
+            );
+        }
         let row = |lists: Vec<String>| format!("        ({}),\n", lists.join(", "));
         let list = |links: &[(usize, usize)]| {
             let links: Vec<_> = links.iter().map(|(from, to)| format!("({from}, {to})")).collect();
@@ -153,7 +175,7 @@ impl TreePlan {
         }
         body += "    ];\n";
         body += &programs::body(program);
-        let mut spec = self.spec(name, instances);
+        let mut spec = self.spec(name, windows.instances);
         spec.collective.in_place = in_place;
         function(&spec, about, &body)
     }

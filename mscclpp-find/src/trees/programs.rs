@@ -10,8 +10,9 @@ pub(super) type Links = (usize, Vec<(usize, usize)>);
 /// The root of two trees, the links over which partial sums travel to it, and those over which results travel from it.
 pub(super) type BothLinks = (usize, Vec<(usize, usize)>, Vec<(usize, usize)>);
 
-/// Every root sends its chunks over its trees, window by window.
-pub(super) fn all_gather(p: &Program, unit: u64, trees: &[Links]) {
+/// The chunks of every root travel over its trees, window by window: parents put them, or children get them, each in a thread block of
+/// its own.
+pub(super) fn all_gather(p: &Program, unit: u64, gets: bool, trees: &[Links]) {
     // begin all_gather
     for (tree, (root, links)) in trees.iter().enumerate() {
         let own = p.rank(*root).input().chunk(tree % p.chunk_factor());
@@ -19,22 +20,39 @@ pub(super) fn all_gather(p: &Program, unit: u64, trees: &[Links]) {
         for (parent, child) in links {
             channels.push((p.rank(*parent).memory_channel(*child), p.rank(*child).memory_channel(*parent)));
         }
-        // The outputs may be written.
-        for (_, from_parent) in &channels {
-            from_parent.signal(tree).relaxed();
-        }
-        for (to_child, _) in &channels {
-            to_child.wait(tree).relaxed().sync(BlockSync::After);
+        if !gets {
+            // The outputs may be written.
+            for (_, from_parent) in &channels {
+                from_parent.signal(tree).relaxed();
+            }
+            for (to_child, _) in &channels {
+                to_child.wait(tree).relaxed().sync(BlockSync::After);
+            }
         }
         p.pipeline(unit, 1, || {
             p.rank(*root).copy(p.rank(*root).output().chunk(tree), own, tree);
             for ((parent, child), (to_child, from_parent)) in links.iter().zip(&channels) {
                 let source = if parent == root { own.to_any() } else { p.rank(*parent).output().chunk(tree).to_any() };
-                to_child.put(p.rank(*child).output().chunk(tree), source, tree);
+                let result = p.rank(*child).output().chunk(tree);
+                if !gets {
+                    to_child.put(result, source, tree);
+                }
                 to_child.signal(tree).sync(BlockSync::Before);
                 from_parent.wait(tree).sync(BlockSync::After);
+                if gets {
+                    from_parent.get(result, source, tree);
+                }
             }
         });
+        if gets {
+            // What is read may be overwritten.
+            for (_, from_parent) in &channels {
+                from_parent.signal(tree).relaxed().sync(BlockSync::Before);
+            }
+            for (to_child, _) in &channels {
+                to_child.wait(tree).relaxed();
+            }
+        }
     }
     // end all_gather
 }
@@ -79,8 +97,9 @@ pub(super) fn reduce_scatter(p: &Program, unit: u64, trees: &[Links]) {
     // end reduce_scatter
 }
 
-/// Partial sums travel over the trees to every root, and results from there over other trees, window by window.
-pub(super) fn all_reduce(p: &Program, unit: u64, span: usize, trees: &[BothLinks]) {
+/// Partial sums travel over the trees to every root, and results from there over other trees, window by window: children put sums, and
+/// parents put results, or children get them.
+pub(super) fn all_reduce(p: &Program, unit: u64, gets: bool, span: usize, trees: &[BothLinks]) {
     // begin all_reduce
     for (tree, (root, up, down)) in trees.iter().enumerate() {
         let (first, last) = (tree * span, (tree + 1) * span);
@@ -106,14 +125,16 @@ pub(super) fn all_reduce(p: &Program, unit: u64, span: usize, trees: &[BothLinks
         for (_, from_child, _) in &sums_over {
             from_child.signal(tree).relaxed();
         }
-        for ((_, child), (_, from_parent)) in down.iter().zip(&results_over) {
-            from_parent.signal(block_of(*child)).relaxed();
-        }
         for (to_parent, _, _) in &sums_over {
             to_parent.wait(tree).relaxed().sync(BlockSync::After);
         }
-        for ((parent, _), (to_child, _)) in down.iter().zip(&results_over) {
-            to_child.wait(block_of(*parent)).relaxed().sync(BlockSync::After);
+        if !gets {
+            for ((_, child), (_, from_parent)) in down.iter().zip(&results_over) {
+                from_parent.signal(block_of(*child)).relaxed();
+            }
+            for ((parent, _), (to_child, _)) in down.iter().zip(&results_over) {
+                to_child.wait(block_of(*parent)).relaxed().sync(BlockSync::After);
+            }
         }
         p.pipeline(unit, span, || {
             // What a rank has summed up so far, and whether that is more than its input.
@@ -134,11 +155,25 @@ pub(super) fn all_reduce(p: &Program, unit: u64, span: usize, trees: &[BothLinks
                 }
             }
             for ((parent, child), (to_child, from_parent)) in down.iter().zip(&results_over) {
-                to_child.put(result(*child), result(*parent), block_of(*parent));
+                if !gets {
+                    to_child.put(result(*child), result(*parent), block_of(*parent));
+                }
                 to_child.signal(block_of(*parent)).sync(BlockSync::Before);
                 from_parent.wait(block_of(*child)).sync(BlockSync::After);
+                if gets {
+                    from_parent.get(result(*child), result(*parent), block_of(*child));
+                }
             }
         });
+        if gets {
+            // What is read may be overwritten.
+            for ((_, child), (_, from_parent)) in down.iter().zip(&results_over) {
+                from_parent.signal(block_of(*child)).relaxed().sync(BlockSync::Before);
+            }
+            for ((parent, _), (to_child, _)) in down.iter().zip(&results_over) {
+                to_child.wait(block_of(*parent)).relaxed();
+            }
+        }
     }
     // end all_reduce
 }

@@ -8,6 +8,8 @@ use mscclpp::dsl::{BlockSync, Program};
 pub fn allreduce_trees(p: &Program) {
     let span = 1;
     let unit = 65536;
+    // Whether children get results, instead of parents putting them.
+    let gets = false;
     // Per tree its root, and the links over which partial sums travel to it, and those over which results leave it.
     let trees: Vec<(usize, Vec<(usize, usize)>, Vec<(usize, usize)>)> = vec![
         (0, vec![(7, 5), (6, 5), (4, 5), (5, 0), (3, 0), (2, 0), (1, 0)], vec![(0, 1), (0, 2), (0, 3), (0, 5), (5, 4), (5, 6), (5, 7)]),
@@ -43,14 +45,16 @@ pub fn allreduce_trees(p: &Program) {
         for (_, from_child, _) in &sums_over {
             from_child.signal(tree).relaxed();
         }
-        for ((_, child), (_, from_parent)) in down.iter().zip(&results_over) {
-            from_parent.signal(block_of(*child)).relaxed();
-        }
         for (to_parent, _, _) in &sums_over {
             to_parent.wait(tree).relaxed().sync(BlockSync::After);
         }
-        for ((parent, _), (to_child, _)) in down.iter().zip(&results_over) {
-            to_child.wait(block_of(*parent)).relaxed().sync(BlockSync::After);
+        if !gets {
+            for ((_, child), (_, from_parent)) in down.iter().zip(&results_over) {
+                from_parent.signal(block_of(*child)).relaxed();
+            }
+            for ((parent, _), (to_child, _)) in down.iter().zip(&results_over) {
+                to_child.wait(block_of(*parent)).relaxed().sync(BlockSync::After);
+            }
         }
         p.pipeline(unit, span, || {
             // What a rank has summed up so far, and whether that is more than its input.
@@ -71,10 +75,24 @@ pub fn allreduce_trees(p: &Program) {
                 }
             }
             for ((parent, child), (to_child, from_parent)) in down.iter().zip(&results_over) {
-                to_child.put(result(*child), result(*parent), block_of(*parent));
+                if !gets {
+                    to_child.put(result(*child), result(*parent), block_of(*parent));
+                }
                 to_child.signal(block_of(*parent)).sync(BlockSync::Before);
                 from_parent.wait(block_of(*child)).sync(BlockSync::After);
+                if gets {
+                    from_parent.get(result(*child), result(*parent), block_of(*child));
+                }
             }
         });
+        if gets {
+            // What is read may be overwritten.
+            for ((_, child), (_, from_parent)) in down.iter().zip(&results_over) {
+                from_parent.signal(block_of(*child)).relaxed().sync(BlockSync::Before);
+            }
+            for ((parent, _), (to_child, _)) in down.iter().zip(&results_over) {
+                to_child.wait(block_of(*parent)).relaxed();
+            }
+        }
     }
 }
