@@ -162,8 +162,8 @@ impl TreePlan {
         };
         body += &format!("    // Per tree its root, and {what}.\n");
         if self.kind == CollectiveKind::AllReduce {
-            body = format!("    let span = {};\n", self.span) + &body;
-            body += "    let trees: Vec<(usize, Vec<(usize, usize)>, Vec<(usize, usize)>)> = vec![\n";
+            body = format!("    type Links = Vec<(usize, usize)>;\n\n    let span = {};\n", self.span) + &body;
+            body += "    let trees: Vec<(usize, Links, Links)> = vec![\n";
             for (root, up, down) in self.both() {
                 body += &row(vec![root.to_string(), list(&up), list(&down)]);
             }

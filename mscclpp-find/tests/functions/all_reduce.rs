@@ -6,12 +6,14 @@ use mscclpp::dsl::{BlockSync, Program};
 /// Trees that were packed for the machine.
 #[collective(AllReduce, ranks = 8)]
 pub fn allreduce_trees(p: &Program) {
+    type Links = Vec<(usize, usize)>;
+
     let span = 1;
     let unit = 65536;
     // Whether children get results, instead of parents putting them.
     let gets = false;
     // Per tree its root, and the links over which partial sums travel to it, and those over which results leave it.
-    let trees: Vec<(usize, Vec<(usize, usize)>, Vec<(usize, usize)>)> = vec![
+    let trees: Vec<(usize, Links, Links)> = vec![
         (0, vec![(7, 5), (6, 5), (4, 5), (5, 0), (3, 0), (2, 0), (1, 0)], vec![(0, 1), (0, 2), (0, 3), (0, 5), (5, 4), (5, 6), (5, 7)]),
         (1, vec![(7, 6), (5, 6), (4, 6), (6, 1), (0, 1), (3, 1), (2, 1)], vec![(1, 2), (1, 3), (1, 0), (1, 6), (6, 4), (6, 5), (6, 7)]),
         (2, vec![(6, 7), (5, 7), (4, 7), (7, 2), (1, 2), (0, 2), (3, 2)], vec![(2, 3), (2, 0), (2, 1), (2, 7), (7, 4), (7, 5), (7, 6)]),
