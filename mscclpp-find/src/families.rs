@@ -12,6 +12,9 @@ const PARALLEL_BLOCKS: [u32; 9] = [1, 2, 4, 8, 12, 16, 24, 32, 64];
 /// Most thread blocks of a rank that are tried without a limit: those of the devices with the fewest multiprocessors.
 const MAX_BLOCKS: u32 = 108;
 
+/// Maximum product of pairs of ranks and thread blocks that share a transfer: algorithms have a bounded number of operations for each.
+const MAX_PAIRS: u64 = 1 << 19;
+
 /// Builds every algorithm for the request with every number of thread blocks that fits.
 pub(crate) fn candidates(request: &Request) -> Vec<Candidate> {
     let ranks = request.num_ranks;
@@ -24,7 +27,8 @@ pub(crate) fn candidates(request: &Request) -> Vec<Candidate> {
         .filter(|one| multicast || !one.needs_multicast())
         .flat_map(|algorithm| {
             let max = algorithm.max_parallel_blocks(ranks, max_blocks);
-            let counts = PARALLEL_BLOCKS.into_iter().filter(move |count| *count <= max);
+            let fits = move |count: &u32| *count <= max && u64::from(ranks).pow(2) * u64::from(*count) <= MAX_PAIRS;
+            let counts = PARALLEL_BLOCKS.into_iter().filter(fits);
             counts.filter_map(|count| build(algorithm, request, per_node, count))
         })
         .filter(|candidate| candidate.num_blocks() <= max_blocks)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::check::check;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_predict::{Bound, BoundError, Predictor, lower_bound};
+use mscclpp_predict::{Bound, BoundError, Machine, Predictor, lower_bound};
 use thiserror::Error;
 
 use crate::candidate::Candidate;
@@ -17,6 +17,14 @@ pub enum FindError {
     /// A collective or ranks for which no bound is known.
     #[error(transparent)]
     Bound(#[from] BoundError),
+    /// More ranks than candidates are built for.
+    #[error("expected at most {limit} ranks, found {found}; use fewer ranks")]
+    TooManyRanks {
+        /// The maximum number of ranks.
+        limit: u32,
+        /// The number of ranks.
+        found: u32,
+    },
     /// A machine on which no candidate runs.
     #[error(
         "expected a plan for `{}` on {num_ranks} ranks of machine `{machine}`, found none that the checks accept and the links can carry{}",
@@ -34,6 +42,9 @@ pub enum FindError {
         max_blocks: Option<u32>,
     },
 }
+
+/// Maximum number of ranks.
+pub(crate) const MAX_RANKS: u32 = 512;
 
 /// A candidate at a message size.
 #[derive(Clone, Copy, Debug)]
@@ -67,14 +78,17 @@ pub struct Finder<'m> {
 }
 
 impl<'m> Finder<'m> {
-    /// Builds all candidates for a request.
+    /// Builds all candidates for a request: none for more than 512 ranks, or more than the machine has, which [`rank`](Self::rank) reports.
     ///
     /// # Cost
     /// Some plans for every built-in algorithm of the collective. Trees are packed for up to 64 ranks of one node, with a number of maximum
     /// flows that grows with the square of the ranks.
     pub fn new(request: Request<'m>) -> Self {
-        let mut candidates = packed::candidates(&request);
-        candidates.extend(families::candidates(&request));
+        let mut candidates = Vec::new();
+        if request.num_ranks <= MAX_RANKS.min(request.machine.ranks) {
+            candidates = packed::candidates(&request);
+            candidates.extend(families::candidates(&request));
+        }
         Self { request, candidates }
     }
 
@@ -85,19 +99,20 @@ impl<'m> Finder<'m> {
     /// [`FindError`].
     pub fn rank(&self, sizes: &[u64], limit: usize) -> Result<Vec<Ranking<'_>>, FindError> {
         let Request { kind, machine, num_ranks, max_blocks, .. } = self.request;
-        let mut predictors: Vec<_> = self.candidates.iter().map(|one| Predictor::new(&one.plan)).collect();
+        if num_ranks > MAX_RANKS {
+            return Err(FindError::TooManyRanks { limit: MAX_RANKS, found: num_ranks });
+        }
+        let bounds: Result<Vec<Bound>, _> =
+            sizes.iter().map(|bytes| lower_bound(kind, machine, num_ranks, *bytes)).collect();
+        // By candidate and size. One candidate after the other, since the executions of all would need much memory.
+        let times: Vec<Vec<Option<f64>>> =
+            self.candidates.iter().map(|candidate| times(candidate, machine, sizes)).collect();
         let mut accepted: Vec<Option<bool>> = vec![None; self.candidates.len()];
         let mut rankings = Vec::new();
-        for &bytes in sizes {
-            let bound = lower_bound(kind, machine, num_ranks, bytes)?;
-            // What the links cannot carry, or is too large at this size, has no time.
-            let times = predictors.iter_mut().enumerate().filter_map(|(number, predictor)| {
-                let plan = &self.candidates[number].plan;
-                let fits = (plan.min_message_size..=plan.max_message_size).contains(&bytes);
-                let found = fits.then(|| predictor.predict(machine, bytes, None).ok()).flatten()?;
-                // The rate of a pipeline of which the first part was simulated is known within half a percent.
-                Some((number, found.time_us.max(bound.time_us)))
-            });
+        for ((size, &bytes), bound) in sizes.iter().enumerate().zip(bounds?) {
+            // The rate of a pipeline of which the first part was simulated is known within half a percent.
+            let at_least = |time_us: f64| time_us.max(bound.time_us);
+            let times = times.iter().enumerate().filter_map(|(number, times)| Some((number, at_least(times[size]?))));
             let times: Vec<(usize, f64)> = times.collect();
             let (mut ranked, mut num_refused) = (Vec::new(), 0);
             for configs in self.by_algorithm(&times) {
@@ -140,6 +155,17 @@ impl<'m> Finder<'m> {
         groups.sort_by(|a, b| a[0].1.total_cmp(&b[0].1).then(a[0].0.cmp(&b[0].0)));
         groups
     }
+}
+
+/// Returns the times of a candidate at several sizes. What the links cannot carry, or is too large or not meant for a size, has none.
+fn times(candidate: &Candidate, machine: &Machine, sizes: &[u64]) -> Vec<Option<f64>> {
+    let plan = &candidate.plan;
+    let mut predictor = Predictor::new(plan);
+    let mut time = |bytes: &u64| {
+        let fits = (plan.min_message_size..=plan.max_message_size).contains(bytes);
+        Some(fits.then(|| predictor.predict(machine, *bytes, None).ok()).flatten()?.time_us)
+    };
+    sizes.iter().map(&mut time).collect()
 }
 
 /// Part of the time that fewer thread blocks may cost.

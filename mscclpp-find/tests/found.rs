@@ -110,6 +110,11 @@ fn nothing_that_fits_is_an_error() {
     let apart = machine(4, &[("gpu0-1", "left", 1.0), ("gpu2-3", "right", 1.0)]);
     let error = Finder::new(request(AllReduce, &apart)).rank(&[1], 1).expect_err("it is not connected");
     assert!(matches!(error, FindError::Bound(_)), "{error}");
+    let large = machine(1024, &[("gpu", "switch", 1.0)]);
+    let error = Finder::new(request(AllReduce, &large)).rank(&[1], 1).expect_err("too many ranks");
+    assert_eq!(error, FindError::TooManyRanks { limit: 512, found: 1024 });
+    let beyond = Request { num_ranks: 9, ..request(AllReduce, &five) };
+    assert!(matches!(Finder::new(beyond).rank(&[1], 1), Err(FindError::Bound(_))));
     let none = Request { max_blocks: Some(0), ..request(AllReduce, &five) };
     let error = Finder::new(none).rank(&[1], 1).expect_err("no thread blocks").to_string();
     assert!(error.contains("with at most 0 thread blocks; allow more"), "{error}");
