@@ -1,22 +1,21 @@
 //! Candidates from the built-in algorithms.
 
 use mscclpp_algorithms::{self as algorithms, BufferMode, BuiltinAlgorithm};
-use mscclpp_core::lower::lower;
 
-use crate::candidate::{Candidate, Origin};
+use crate::candidate::Origin;
 use crate::request::Request;
 
 /// Numbers of thread blocks that share a transfer.
 const PARALLEL_BLOCKS: [u32; 9] = [1, 2, 4, 8, 12, 16, 24, 32, 64];
 
 /// Most thread blocks of a rank that are tried without a limit: those of the devices with the fewest multiprocessors.
-const MAX_BLOCKS: u32 = 108;
+pub(crate) const MAX_BLOCKS: u32 = 108;
 
 /// Maximum product of pairs of ranks and thread blocks that share a transfer: algorithms have a bounded number of operations for each.
 const MAX_PAIRS: u64 = 1 << 19;
 
-/// Builds every algorithm for the request with every number of thread blocks that fits.
-pub(crate) fn candidates(request: &Request) -> Vec<Candidate> {
+/// Returns every algorithm for the request with every number of thread blocks that may fit.
+pub(crate) fn candidates(request: &Request) -> Vec<Origin> {
     let ranks = request.num_ranks;
     let per_node = request.machine.ranks_per_node.min(ranks);
     let max_blocks = request.max_blocks.unwrap_or(MAX_BLOCKS);
@@ -29,13 +28,12 @@ pub(crate) fn candidates(request: &Request) -> Vec<Candidate> {
             let max = algorithm.max_parallel_blocks(ranks, max_blocks);
             let fits = move |count: &u32| *count <= max && u64::from(ranks).pow(2) * u64::from(*count) <= MAX_PAIRS;
             let counts = PARALLEL_BLOCKS.into_iter().filter(fits);
-            counts.filter_map(|count| build(algorithm, request, per_node, count))
+            counts.filter_map(|count| origin(algorithm, request, per_node, count))
         })
-        .filter(|candidate| candidate.num_blocks() <= max_blocks)
         .collect()
 }
 
-fn build(algorithm: &'static BuiltinAlgorithm, request: &Request, per_node: u32, parallel: u32) -> Option<Candidate> {
+fn origin(algorithm: &'static BuiltinAlgorithm, request: &Request, per_node: u32, parallel: u32) -> Option<Origin> {
     let spec = algorithm.spec(request.num_ranks, per_node);
     let (mut spec, arguments) = algorithm.with_parallel_blocks(spec, parallel);
     spec.collective.in_place = match (algorithm.buffer_mode(), request.in_place) {
@@ -44,7 +42,5 @@ fn build(algorithm: &'static BuiltinAlgorithm, request: &Request, per_node: u32,
         (BufferMode::OutOfPlace, _) => false,
         (BufferMode::Any, asked) => asked.unwrap_or(spec.collective.in_place),
     };
-    // What cannot be built with this number of thread blocks is no candidate.
-    let plan = lower(&algorithm.record(spec.clone(), &arguments).ok()?).ok()?;
-    Some(Candidate { plan, origin: Origin::Builtin { algorithm, spec, arguments, parallel_blocks: parallel } })
+    Some(Origin::Builtin { algorithm, spec, arguments, parallel_blocks: parallel })
 }

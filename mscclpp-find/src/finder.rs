@@ -1,13 +1,15 @@
 //! Ranking of candidates.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mscclpp_core::check::check;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_predict::{Bound, BoundError, Machine, Predictor, lower_bound};
 use thiserror::Error;
 
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, Origin, num_blocks};
+use crate::families::MAX_BLOCKS;
 use crate::request::Request;
 use crate::{families, packed};
 
@@ -47,23 +49,23 @@ pub enum FindError {
 pub(crate) const MAX_RANKS: u32 = 512;
 
 /// A candidate at a message size.
-#[derive(Clone, Copy, Debug)]
-pub struct Ranked<'f> {
+#[derive(Clone, Debug)]
+pub struct Ranked {
     /// The candidate, which the checks accept.
-    pub candidate: &'f Candidate,
+    pub candidate: Arc<Candidate>,
     /// Its predicted time, in microseconds.
     pub time_us: f64,
 }
 
 /// Candidates at a message size.
 #[derive(Clone, Debug)]
-pub struct Ranking<'f> {
+pub struct Ranking {
     /// Bytes of the larger of a rank's input and output.
     pub bytes: u64,
     /// The bound of the time.
     pub bound: Bound,
     /// The fastest algorithms, each in its best configuration, the fastest first; not empty.
-    pub ranked: Vec<Ranked<'f>>,
+    pub ranked: Vec<Ranked>,
     /// Number of candidates that have a time.
     pub num_candidates: usize,
     /// Number of candidates that the checks refused, of those that were tried.
@@ -74,55 +76,61 @@ pub struct Ranking<'f> {
 #[derive(Debug)]
 pub struct Finder<'m> {
     request: Request<'m>,
-    candidates: Vec<Candidate>,
+    origins: Vec<Origin>,
 }
 
 impl<'m> Finder<'m> {
-    /// Builds all candidates for a request: none for more than 512 ranks, or more than the machine has, which [`rank`](Self::rank) reports.
+    /// Collects all candidates for a request: none for more than 512 ranks, or more than the machine has, which [`rank`](Self::rank) reports.
     ///
     /// # Cost
-    /// Some plans for every built-in algorithm of the collective. Trees are packed for up to 64 ranks of one node, with a number of maximum
+    /// Trees are packed for up to 64 ranks of one node, with a number of maximum
     /// flows that grows with the square of the ranks.
     pub fn new(request: Request<'m>) -> Self {
-        let mut candidates = Vec::new();
+        let mut origins = Vec::new();
         if request.num_ranks <= MAX_RANKS.min(request.machine.ranks) {
-            candidates = packed::candidates(&request);
-            candidates.extend(families::candidates(&request));
+            origins = packed::candidates(&request);
+            origins.extend(families::candidates(&request));
         }
-        Self { request, candidates }
+        Self { request, origins }
     }
 
     /// Predicts the time of every candidate at every size, and returns for every size the fastest algorithms, at most the given number, each
     /// in the best configuration that the checks accept.
     ///
+    /// # Cost
+    /// Every candidate is built and simulated, one after the other; what is returned is built again and checked.
+    ///
     /// # Errors
     /// [`FindError`].
-    pub fn rank(&self, sizes: &[u64], limit: usize) -> Result<Vec<Ranking<'_>>, FindError> {
+    pub fn rank(&self, sizes: &[u64], limit: usize) -> Result<Vec<Ranking>, FindError> {
         let Request { kind, machine, num_ranks, max_blocks, .. } = self.request;
         if num_ranks > MAX_RANKS {
             return Err(FindError::TooManyRanks { limit: MAX_RANKS, found: num_ranks });
         }
         let bounds: Result<Vec<Bound>, _> =
             sizes.iter().map(|bytes| lower_bound(kind, machine, num_ranks, *bytes)).collect();
-        // By candidate and size. One candidate after the other, since the executions of all would need much memory.
-        let times: Vec<Vec<Option<f64>>> =
-            self.candidates.iter().map(|candidate| times(candidate, machine, sizes)).collect();
-        let mut accepted: Vec<Option<bool>> = vec![None; self.candidates.len()];
+        // One candidate after the other, since the plans and executions of all would need much memory.
+        let simulated: Vec<Simulated> =
+            self.origins.iter().map(|origin| Simulated::of(origin, machine, sizes, max_blocks)).collect();
+        let mut accepted: Vec<Option<Option<Arc<Candidate>>>> = vec![None; self.origins.len()];
         let mut rankings = Vec::new();
         for ((size, &bytes), bound) in sizes.iter().enumerate().zip(bounds?) {
             // The rate of a pipeline of which the first part was simulated is known within half a percent.
             let at_least = |time_us: f64| time_us.max(bound.time_us);
-            let times = times.iter().enumerate().filter_map(|(number, times)| Some((number, at_least(times[size]?))));
+            let times = simulated
+                .iter()
+                .enumerate()
+                .filter_map(|(number, one)| Some((number, at_least((*one.times.get(size)?)?))));
             let times: Vec<(usize, f64)> = times.collect();
             let (mut ranked, mut num_refused) = (Vec::new(), 0);
-            for configs in self.by_algorithm(&times) {
+            for configs in self.by_algorithm(&times, &simulated) {
                 if ranked.len() == limit {
                     break;
                 }
                 for (number, time_us) in configs {
-                    let candidate = &self.candidates[number];
-                    if *accepted[number].get_or_insert_with(|| check(&candidate.plan).is_empty()) {
-                        ranked.push(Ranked { candidate, time_us });
+                    let proved = accepted[number].get_or_insert_with(|| prove(&self.origins[number]));
+                    if let Some(candidate) = proved {
+                        ranked.push(Ranked { candidate: Arc::clone(candidate), time_us });
                         break;
                     }
                     num_refused += 1;
@@ -139,17 +147,16 @@ impl<'m> Finder<'m> {
 
     /// Returns the times of each algorithm's configurations, in place and not, in the order in which they are tried: the one with the fewest
     /// thread blocks of those that are nearly as fast as the fastest, then the others. The fastest algorithm is first.
-    fn by_algorithm(&self, times: &[(usize, f64)]) -> Vec<Vec<(usize, f64)>> {
+    fn by_algorithm(&self, times: &[(usize, f64)], simulated: &[Simulated]) -> Vec<Vec<(usize, f64)>> {
         let mut groups: BTreeMap<(&str, bool), Vec<(usize, f64)>> = BTreeMap::new();
         for &(number, time_us) in times {
-            let plan = &self.candidates[number].plan;
-            groups.entry((&plan.name, plan.collective.in_place)).or_default().push((number, time_us));
+            groups.entry(self.origins[number].algorithm()).or_default().push((number, time_us));
         }
         let mut groups: Vec<_> = groups.into_values().collect();
         for group in &mut groups {
             group.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
             let nearly = group.partition_point(|(_, time_us)| *time_us <= group[0].1 * (1.0 + NEARLY));
-            let fewest = (0..nearly).min_by_key(|place| self.candidates[group[*place].0].num_blocks());
+            let fewest = (0..nearly).min_by_key(|place| simulated[group[*place].0].num_blocks);
             group[..=fewest.unwrap_or(0)].rotate_right(1);
         }
         groups.sort_by(|a, b| a[0].1.total_cmp(&b[0].1).then(a[0].0.cmp(&b[0].0)));
@@ -157,15 +164,35 @@ impl<'m> Finder<'m> {
     }
 }
 
-/// Returns the times of a candidate at several sizes. What the links cannot carry, or is too large or not meant for a size, has none.
-fn times(candidate: &Candidate, machine: &Machine, sizes: &[u64]) -> Vec<Option<f64>> {
-    let plan = &candidate.plan;
-    let mut predictor = Predictor::new(plan);
-    let mut time = |bytes: &u64| {
-        let fits = (plan.min_message_size..=plan.max_message_size).contains(bytes);
-        Some(fits.then(|| predictor.predict(machine, *bytes, None).ok()).flatten()?.time_us)
-    };
-    sizes.iter().map(&mut time).collect()
+/// What the timing model says of a candidate.
+struct Simulated {
+    num_blocks: u32,
+    /// By size. What the links cannot carry, or is too large or not meant for a size, has no time.
+    times: Vec<Option<f64>>,
+}
+
+impl Simulated {
+    fn of(origin: &Origin, machine: &Machine, sizes: &[u64], max_blocks: Option<u32>) -> Self {
+        let Some(plan) = origin.build() else { return Self { num_blocks: 0, times: Vec::new() } };
+        let num_blocks = num_blocks(&plan);
+        // The number of thread blocks of trees is known before they are built.
+        let max = max_blocks.unwrap_or(if matches!(origin, Origin::Builtin { .. }) { MAX_BLOCKS } else { u32::MAX });
+        if num_blocks > max {
+            return Self { num_blocks, times: Vec::new() };
+        }
+        let mut predictor = Predictor::new(&plan);
+        let mut time = |bytes: &u64| {
+            let fits = (plan.min_message_size..=plan.max_message_size).contains(bytes);
+            Some(fits.then(|| predictor.predict(machine, *bytes, None).ok()).flatten()?.time_us)
+        };
+        Self { num_blocks, times: sizes.iter().map(&mut time).collect() }
+    }
+}
+
+/// Builds a candidate; `None` if the checks refuse its plan.
+fn prove(origin: &Origin) -> Option<Arc<Candidate>> {
+    let plan = origin.build()?;
+    check(&plan).is_empty().then(|| Arc::new(Candidate { plan, origin: origin.clone() }))
 }
 
 /// Part of the time that fewer thread blocks may cost.

@@ -1,9 +1,8 @@
 //! Candidates from packed trees.
 
-use mscclpp_core::dsl::Program;
-use mscclpp_core::lower::lower;
+use std::sync::Arc;
 
-use crate::candidate::{Candidate, Origin};
+use crate::candidate::Origin;
 use crate::request::Request;
 use crate::trees::{TreePlan, Windows};
 
@@ -14,31 +13,28 @@ const INSTANCES: [u32; 4] = [1, 2, 4, 8];
 /// Most thread blocks of a rank that are tried without a limit.
 const MAX_BLOCKS: u32 = 128;
 
-/// Packs trees for the request, and builds them with every window and number of instances that fits.
-pub(crate) fn candidates(request: &Request) -> Vec<Candidate> {
-    let mut all = Vec::new();
+/// Packs trees for the request, and returns every window and number of instances that fits.
+pub(crate) fn candidates(request: &Request) -> Vec<Origin> {
     let max_blocks = request.max_blocks.unwrap_or(MAX_BLOCKS);
+    let mut all = Vec::new();
     for trees in TreePlan::all(request.kind, request.machine, request.num_ranks) {
-        let fits = |instances: &u32| instances.saturating_mul(trees.num_blocks()) <= max_blocks.max(trees.num_blocks());
-        for (instances, unit) in
-            INSTANCES.into_iter().filter(fits).flat_map(|instances| UNITS.map(|unit| (instances, unit)))
-        {
+        // Without a limit, one instance is always tried.
+        let fitting = max_blocks / trees.num_blocks().max(1);
+        let max = if request.max_blocks.is_none() { fitting.max(1) } else { fitting };
+        let instances = INSTANCES.into_iter().filter(move |count| *count <= max);
+        let in_place = request.in_place.unwrap_or(false);
+        if in_place && !trees.works_in_place() {
+            continue;
+        }
+        let trees = Arc::new(trees);
+        for (instances, unit) in instances.flat_map(|instances| UNITS.map(|unit| (instances, unit))) {
             let sides = [false, true].into_iter().filter(|gets| !gets || trees.has_results());
-            all.extend(sides.filter_map(|gets| build(&trees, request, Windows { instances, unit, gets })));
+            all.extend(sides.map(|gets| {
+                let mut spec = trees.spec(&format!("{}_trees", request.kind.name()), instances);
+                spec.collective.in_place = in_place;
+                Origin::Trees { trees: Arc::clone(&trees), spec, windows: Windows { unit, gets } }
+            }));
         }
     }
-    all.retain(|candidate| request.max_blocks.is_none_or(|max| candidate.num_blocks() <= max));
     all
-}
-
-fn build(trees: &TreePlan, request: &Request, windows: Windows) -> Option<Candidate> {
-    let mut spec = trees.spec(&format!("{}_trees", request.kind.name()), windows.instances);
-    spec.collective.in_place = request.in_place.unwrap_or(false);
-    if spec.collective.in_place && !trees.works_in_place() {
-        return None;
-    }
-    let program = Program::new(spec);
-    trees.record(&program, windows);
-    let plan = lower(&program.finish().ok()?).ok()?;
-    Some(Candidate { plan, origin: Origin::Trees { trees: trees.clone(), windows } })
 }

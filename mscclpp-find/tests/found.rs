@@ -79,10 +79,10 @@ fn found_plans_are_right_and_close_to_the_bound() {
                 assert!(ranking.ranked.is_sorted_by(|a, b| a.time_us <= b.time_us), "{name}");
                 for found in &ranking.ranked {
                     assert!(found.time_us >= ranking.bound.time_us, "{name}: {}", found.candidate.name());
-                    assert_is_right(found.candidate);
+                    assert_is_right(&found.candidate);
                 }
             }
-            let (long, best) = (&rankings[1], rankings[1].ranked[0]);
+            let (long, best) = (&rankings[1], &rankings[1].ranked[0]);
             let times = best.time_us / long.bound.time_us;
             // The way through the trees is not free, and links idle at times.
             assert!(times < 1.1, "{name}: {kind:?} by {} takes {times} times the bound", best.candidate.name());
@@ -99,7 +99,7 @@ fn trees_run_within_nodes_and_in_place() {
     let in_place = Request { in_place: Some(true), ..request(AllReduce, &islands) };
     let finder = Finder::new(in_place);
     let rankings = finder.rank(&[1 << 30], 1).expect("a plan");
-    let best = rankings[0].ranked[0].candidate;
+    let best = &rankings[0].ranked[0].candidate;
     assert!(best.plan().collective.in_place && best.name() == "allreduce_trees", "{}", best.name());
     assert_is_right(best);
 }
@@ -126,7 +126,7 @@ fn found(kind: CollectiveKind, machine: usize, bytes: u64, algorithm: &str) -> (
     let finder = Finder::new(request(kind, &machine));
     let rankings = finder.rank(&[bytes], 50).unwrap_or_else(|error| panic!("{name}: {error}"));
     let best = rankings[0].ranked.iter().find(|found| found.candidate.name() == algorithm);
-    let best = best.expect("it is among them").candidate;
+    let best = &best.expect("it is among them").candidate;
     (best.source(&[format!("Found for {name}.")]), Plan::new(best.plan()))
 }
 

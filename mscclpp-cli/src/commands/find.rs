@@ -53,7 +53,7 @@ fn finder<'m>(args: &FindArgs, machine: &'m Machine, in_place: Option<bool>) -> 
     Ok(Finder::new(request))
 }
 
-fn rank<'f>(finder: &'f Finder<'_>, sizes: &[u64], limit: usize) -> Result<Vec<Ranking<'f>>> {
+fn rank(finder: &Finder, sizes: &[u64], limit: usize) -> Result<Vec<Ranking>> {
     let _working = Progress::spinner("simulating and checking plans");
     finder.rank(sizes, limit).map_err(|error| Error::Usage(error.to_string()))
 }

@@ -27,8 +27,6 @@ pub(crate) const MAX_RANKS: u32 = 64;
 /// How data moves over trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
-    /// Instances of the program.
-    pub(crate) instances: u32,
     /// Bytes of a window.
     pub(crate) unit: u64,
     /// Whether children get results, instead of parents putting them.
@@ -116,7 +114,7 @@ impl TreePlan {
     }
 
     /// Records the program.
-    pub(crate) fn record(&self, p: &Program, Windows { unit, gets, .. }: Windows) {
+    pub(crate) fn record(&self, p: &Program, Windows { unit, gets }: Windows) {
         match self.kind {
             CollectiveKind::AllGather => programs::all_gather(p, unit, gets, &self.down),
             CollectiveKind::ReduceScatter => programs::reduce_scatter(p, unit, &self.up),
@@ -140,7 +138,7 @@ impl TreePlan {
     }
 
     /// Returns a function in Rust that compiles to the plan. `about` are lines that say what it is.
-    pub(crate) fn source(&self, name: &str, windows: Windows, in_place: bool, about: &[String]) -> String {
+    pub(crate) fn source(&self, spec: &AlgoSpec, windows: Windows, about: &[String]) -> String {
         let (program, what) = match self.kind {
             CollectiveKind::AllGather => ("all_gather", "the links over which its chunk travels"),
             CollectiveKind::ReduceScatter => ("reduce_scatter", "the links over which partial sums travel to it"),
@@ -175,9 +173,7 @@ impl TreePlan {
         }
         body += "    ];\n";
         body += &programs::body(program);
-        let mut spec = self.spec(name, windows.instances);
-        spec.collective.in_place = in_place;
-        function(&spec, about, &body)
+        function(spec, about, &body)
     }
 }
 
