@@ -42,6 +42,16 @@ impl PartialOrd for End {
     }
 }
 
+/// A flow that uses a resource.
+#[derive(Clone)]
+struct User {
+    slot: u32,
+    /// The slot may have another node by now.
+    node: u32,
+    /// What it would use per microsecond at its own speed.
+    rate: f64,
+}
+
 /// Part of all flows of which the ends change from which on the heap of ends is rebuilt, as a divisor.
 const REBUILD: usize = 8;
 
@@ -50,9 +60,8 @@ pub(super) struct Moving {
     share: FairShare,
     active: Vec<Option<Active>>,
     free: Vec<u32>,
-    /// Per resource, the flows that use it, with what each would use per microsecond at its own speed, and whether they exceeded it at
-    /// the last share.
-    users: Vec<Vec<(u32, f64)>>,
+    /// Per resource, the flows that use it, those that have ended since the last share included, and whether they exceeded it then.
+    users: Vec<Vec<User>>,
     exceeded: Vec<bool>,
     ends: BinaryHeap<End>,
     /// Flows that have started, and resources of flows that have ended, since the last share.
@@ -90,7 +99,7 @@ impl Moving {
             self.seen_flows.push(0);
         }
         for &(resource, amount) in &flow.uses {
-            self.users[resource].push((slot, amount * flow.alone));
+            self.users[resource].push(User { slot, node, rate: amount * flow.alone });
         }
         self.started.push(slot);
         self.active[slot as usize] = Some(Active { node, flow, rest: 1.0, since: now, speed: 0.0, end: f64::INFINITY });
@@ -114,13 +123,7 @@ impl Moving {
         while self.next_end().is_some_and(|time| time <= until) {
             let Some(End { slot, node, .. }) = self.ends.pop() else { break };
             let Some(active) = self.active[slot as usize].take() else { continue };
-            for &(resource, _) in &active.flow.uses {
-                let users = &mut self.users[resource];
-                if let Some(at) = users.iter().position(|(user, _)| *user == slot) {
-                    users.swap_remove(at);
-                }
-                self.left.push(resource);
-            }
+            self.left.extend(active.flow.uses.iter().map(|(resource, _)| *resource));
             self.free.push(slot);
             ended.push(node);
         }
@@ -144,8 +147,12 @@ impl Moving {
             if std::mem::replace(&mut self.seen_resources[resource], self.round) == self.round {
                 continue;
             }
+            let active = &self.active;
+            let moves =
+                |user: &User| active[user.slot as usize].as_ref().is_some_and(|active| active.node == user.node);
+            self.users[resource].retain(moves);
             let before = self.exceeded[resource];
-            let exceeds = self.share.exceeds(resource, self.users[resource].iter().map(|(_, rate)| rate).sum());
+            let exceeds = self.share.exceeds(resource, self.users[resource].iter().map(|user| user.rate).sum());
             self.exceeded[resource] = exceeds;
             if exceeds {
                 resources.push(resource);
@@ -154,7 +161,7 @@ impl Moving {
                 continue;
             }
             for at in 0..self.users[resource].len() {
-                let (slot, _) = self.users[resource][at];
+                let slot = self.users[resource][at].slot;
                 if std::mem::replace(&mut self.seen_flows[slot as usize], self.round) != self.round {
                     slots.push(slot);
                     open.extend(self.resources(slot));
