@@ -11,7 +11,7 @@ use mscclpp_select::defaults;
 
 use crate::abi::Code;
 pub(crate) use crate::failure::{Failure, Result, panicked};
-use crate::{debug, kernels, open_group};
+use crate::{debug, open_group};
 
 /// Number of different errors whose texts are kept.
 const MAX_ERRORS: usize = 4096;
@@ -92,6 +92,26 @@ pub(crate) fn call(function: &'static str, body: impl FnOnce() -> Result<()>) ->
     }
 }
 
+thread_local! {
+    /// Whether this thread is in a function of the program that launches kernels.
+    static IS_LAUNCHING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Refuses calls of this thread until the result is dropped: a function of the program launches kernels, and its communicator serves no
+/// other call meanwhile.
+pub(crate) fn enter_launch() -> Launching {
+    Launching(IS_LAUNCHING.replace(true))
+}
+
+/// See [`enter_launch`]; it has what was before.
+pub(crate) struct Launching(bool);
+
+impl Drop for Launching {
+    fn drop(&mut self) {
+        IS_LAUNCHING.set(self.0);
+    }
+}
+
 /// Checks that no function of the program that serves another call makes this one.
 ///
 /// # Errors
@@ -102,7 +122,7 @@ pub(crate) fn check_not_in_callback() -> Result<()> {
             "a selector made this call, for which it would wait itself: decide by its arguments",
         ));
     }
-    if kernels::is_launching() {
+    if IS_LAUNCHING.get() {
         return Err(Failure::usage(
             "a function of mscclppRegisterKernels made this call, for which it would wait itself",
         ));

@@ -1,6 +1,5 @@
 //! Kernels of the program as algorithms, by `mscclppRegisterKernels` of `include/mscclpp.h`.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +11,8 @@ use mscclpp_select::kernels::{NativeAlgorithm, NativeError};
 use mscclpp_select::{Algorithm, Registry, RegistryError, Request};
 
 use crate::abi::Handle;
-use crate::selection::{CallInfo, CallTexts};
+use crate::call_info::{CallInfo, CallTexts};
+use crate::entry;
 
 /// The header's `mscclppLaunch_t`.
 #[repr(C)]
@@ -45,18 +45,8 @@ unsafe impl Sync for Registered {}
 /// By name.
 static REGISTERED: Mutex<BTreeMap<String, Registered>> = Mutex::new(BTreeMap::new());
 
-thread_local! {
-    /// Whether this thread is in a call of kernels of the program.
-    static IS_LAUNCHING: Cell<bool> = const { Cell::new(false) };
-}
-
 fn lock() -> MutexGuard<'static, BTreeMap<String, Registered>> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns whether this thread is in a function that launches kernels of the program, whose communicator serves no other call meanwhile.
-pub(crate) fn is_launching() -> bool {
-    IS_LAUNCHING.get()
 }
 
 /// Registers kernels for communicators that are created afterwards.
@@ -159,11 +149,11 @@ impl NativeAlgorithm for Launcher {
             rank: self.rank as c_int,
         };
         let _entered = stream.enter()?;
-        let was_launching = IS_LAUNCHING.replace(true);
+        let launching = entry::enter_launch();
         // SAFETY: the program passed a function of this type; what it gets is valid during the call. The memory is, as the caller guarantees,
         // until the work on the stream is complete.
         let failure = unsafe { (self.kernels.callback)(&info, self.kernels.user) };
-        IS_LAUNCHING.set(was_launching);
+        drop(launching);
         if failure.is_null() {
             return Ok(());
         }

@@ -19,6 +19,7 @@
 
 mod abi;
 mod call;
+mod call_info;
 mod comm;
 mod config;
 mod debug;

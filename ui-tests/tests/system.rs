@@ -33,7 +33,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-base/src/shm", "segments of shared memory"),
     ("mscclpp-transport/src/ucx", "random bytes of the kernel"),
     ("mscclpp-base/src/system", "what Linux knows of this machine, and advice to it"),
-    ("mscclpp-nccl/src/debug.rs", "the name of the host"),
+    ("mscclpp-base/src/logging.rs", "the name of the host"),
     ("mscclpp-nccl/src/forward/library.rs", "a flag of glibc's loader"),
     ("dev/src", "the simulator has the driver's handles of memory"),
     ("dev/mock/src", "the driver's handles of memory"),

@@ -1,4 +1,4 @@
-//! Compilation while the program goes on: one thread of the process compiles one source after the other.
+//! Compilation while the program continues: one thread of the process compiles one source after the other.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};

@@ -1,4 +1,4 @@
-//! Specialized kernels that take the interpreter's place while a program goes on.
+//! Specialized kernels that take the interpreter's place while a program runs.
 
 use super::PreparedPlan;
 use crate::cuda::plan_state::DevicePlanState;
