@@ -43,7 +43,7 @@ fn operations_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
         };
         launch(&mut run)?;
         expected.launch_buffers(&mut cpu_buffers)?;
-        run.start_timeline(1)?;
+        run.start_timeline()?;
         launch(&mut run)?;
         let found = run.take_timeline()?;
         expected.start_timeline();

@@ -36,7 +36,6 @@ pub(crate) fn tests() -> Vec<Test> {
             let is_compiled = text(&outputs[0]).contains("has a compiled kernel for i32");
             is_compiled.then_some(()).ok_or_else(|| text(&outputs[0]))
         }),
-        ("timelines_of_calls_are_written", timelines),
         ("finalization_of_a_caller_that_does_not_wait_is_in_progress", || all_ok(&run("finalized", 2, &[], &[])?)),
         ("calls_without_elements_are_compared", || all_ok(&run("empty", 2, &[], &[("MSCCLPP_TIMEOUT", "20")])?)),
         ("standard_descriptors_that_are_closed_become_no_connections", || all_ok(&run("closed", 2, &[], &[])?)),
@@ -73,29 +72,6 @@ pub(crate) fn all_ok(outputs: &[Output]) -> Result<(), String> {
     let is_ok = |(rank, output): &(usize, &Output)| text(output).contains(&format!("ok rank {rank}"));
     let (ok, ranks) = (outputs.iter().enumerate().filter(is_ok).count(), outputs.len());
     if ok == ranks { Ok(()) } else { Err(format!("{ok} of {ranks} ranks are right")) }
-}
-
-/// Checks that each rank writes a trace of its calls on device memory, but for those of graphs.
-fn timelines() -> Result<(), String> {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let name = folder.path().display().to_string();
-    all_ok(&run("mixed_graphs", 2, &[], &[("MSCCLPP_TIMELINE", &name)])?)?;
-    let files = fs::read_dir(&folder).map_err(|error| error.to_string())?;
-    let paths: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();
-    for rank in ["rank-0-of-2", "rank-1-of-2"] {
-        let of_rank = |path: &&PathBuf| {
-            let path = path.display().to_string();
-            path.contains(rank) && path.ends_with("-device.json")
-        };
-        let path = paths.iter().find(of_rank).ok_or_else(|| format!("{rank}: {paths:?}"))?;
-        let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-        let events: Vec<serde_json::Value> = serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
-        let operations = events.iter().filter(|event| event["ph"] == "X").count();
-        if operations == 0 {
-            return Err(format!("{rank}: no operation in\n{text}"));
-        }
-    }
-    Ok(())
 }
 
 fn smallest_maximum() -> Result<(), String> {

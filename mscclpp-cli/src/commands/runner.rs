@@ -107,7 +107,7 @@ impl Runner {
     pub(crate) fn start_timeline(&mut self) -> Result<(), Error> {
         match self {
             Self::Cpu { prepared, .. } => prepared.start_timeline(),
-            Self::Cuda { prepared, .. } => prepared.start_timeline(1)?,
+            Self::Cuda { prepared, .. } => prepared.start_timeline()?,
         }
         Ok(())
     }

@@ -118,17 +118,17 @@ fn num_executed(program: &ResolvedPlan, params: &Params) -> u64 {
 }
 
 impl PreparedPlan {
-    /// Records a timeline of the next launches, with room for this number of them, until [`take_timeline`](Self::take_timeline). Recorded
-    /// launches run the interpreter, also where there is a specialized kernel. Captured ones are not recorded.
+    /// Records a timeline of the next launch, and of those after it until [`take_timeline`](Self::take_timeline) for which there is
+    /// room. Recorded launches run the interpreter, also where there is a specialized kernel.
     ///
     /// # Errors
     /// [`Error::Jit`] if there is no compiler for the kernel; [`Error::NotCoResident`] if it needs more of a multiprocessor than
     /// the usual one; [`Error::Capturing`], [`Error::Driver`].
     #[doc(hidden)]
-    pub fn start_timeline(&mut self, launches: u64) -> Result<(), Error> {
+    pub fn start_timeline(&mut self) -> Result<(), Error> {
         self.world.refuse_in_capture("cannot start a timeline")?;
         let program = &self.context.program;
-        let capacity = num_executed(program, &self.params).saturating_mul(launches);
+        let capacity = num_executed(program, &self.params);
         let recording = |part: &DevicePlanState| {
             let recording = Recording::new(&part.device, &self.params.message, capacity)?;
             check_co_resident(&self.world, program, part, recording.execute.handle, self.threads)?;

@@ -34,8 +34,8 @@ impl Recorders for Vec<Stamps> {
     }
 }
 
-/// A trace to which timelines of launches are appended.
-pub struct TimelineFile {
+/// A trace of which each launch appends its events.
+pub(super) struct TimelineFile {
     path: PathBuf,
     /// None after a failure.
     file: Option<BufWriter<File>>,
@@ -49,10 +49,7 @@ pub struct TimelineFile {
 
 impl TimelineFile {
     /// Creates the file, which does not exist yet.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn create(path: &Path) -> io::Result<Self> {
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
         let mut file = BufWriter::new(File::create_new(path)?);
         file.write_all(b"[")?;
         let (stamps, names) = Default::default();
@@ -62,12 +59,7 @@ impl TimelineFile {
     /// Appends what was recorded of a launch.
     pub(super) fn append(&mut self, program: &ResolvedPlan) {
         let timeline = Timeline::new(program, self.stamps.iter_mut().flat_map(Stamps::take));
-        self.add(&timeline);
-    }
-
-    /// Appends a timeline. A failure is a warning, and ends the file.
-    pub fn add(&mut self, timeline: &Timeline) {
-        if let Err(error) = self.write(timeline) {
+        if let Err(error) = self.write(&timeline) {
             log::warn!("the timeline in {} ends: {error}", self.path.display());
             self.file = None;
         }

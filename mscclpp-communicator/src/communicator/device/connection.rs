@@ -1,7 +1,7 @@
 //! A rank's connection to the devices of the other ranks, and what it keeps for later calls.
 
 use std::panic::Location;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -12,14 +12,12 @@ use super::launch::{DeviceCall, Entry, Launched};
 use super::posted::{Kind, PostedCalls};
 use crate::communicator::Communicator;
 use crate::communicator::cache::Cache;
-use crate::communicator::timeline;
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{
     self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, FlatMapping, PeerRegions,
     PeerWindow, Registration, Stream, bytes_of,
 };
-use mscclpp_exec::process::TimelineFile;
 
 /// How long a rank that drops its connection waits for others that may access its memory. If they do not stop, the memory is
 /// leaked.
@@ -66,8 +64,6 @@ pub(super) struct Connection {
     pub(super) device: Device,
     pub(super) executor: Executor,
     pub(super) bootstrap: Arc<Bootstrap>,
-    /// The file for timelines, if the environment asks for them.
-    pub(super) timelines: Option<Arc<Mutex<TimelineFile>>>,
 }
 
 impl Connection {
@@ -97,7 +93,6 @@ impl Connection {
             device,
             executor,
             bootstrap: Arc::clone(communicator.bootstrap()),
-            timelines: timeline::device_file(&communicator.inner.observed.rank),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Serves a call on device memory: selects an algorithm, prepares its plan and binds memory once, and launches.
 
 use std::panic::Location;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use mscclpp_bootstrap::place;
 use mscclpp_core::collective::CollectiveKind;
@@ -10,7 +10,6 @@ use super::KernelPolicy;
 use super::LaunchedCall;
 use super::connection::Connection;
 use super::posted::{Kind, Position};
-use super::timeline::Recording;
 use crate::communicator::Communicator;
 use crate::communicator::decide::{decide, select};
 use crate::communicator::forced::Forced;
@@ -20,7 +19,6 @@ use mscclpp_exec::cuda::{
     Access, Binding, DeviceBuffer, Entered, Executor, Lent, PreparedPlan, SetUp, Staged, StagedPart, Stream,
     lent_slices,
 };
-use mscclpp_exec::process::TimelineFile;
 use mscclpp_select::kernels::NativeRun;
 use mscclpp_select::{Algorithm, Backend, CallError, DecidedBy, Decision, Request};
 
@@ -134,25 +132,10 @@ struct BoundPlan {
     /// Bindings that were replaced, but that graphs may contain.
     retired: Vec<Binding>,
     staged: Option<Staged>,
-    recording: Option<Recording>,
     plan: PreparedPlan,
 }
 
-impl Drop for BoundPlan {
-    /// Writes what was recorded of the launches.
-    fn drop(&mut self) {
-        self.end_recording();
-    }
-}
-
 impl BoundPlan {
-    /// Ends the recording of launches, for which this waits.
-    fn end_recording(&mut self) {
-        if let Some(Err(error)) = self.recording.take().map(|recording| recording.write(&mut self.plan)) {
-            log::warn!("a timeline was not written: {error}");
-        }
-    }
-
     /// Makes the binding to registered memory the last one. The first call for a position creates it, which is a call of all
     /// ranks.
     fn bind(
@@ -421,7 +404,7 @@ impl Connection {
         if !call.is_captured {
             self.drop_unused();
         }
-        let Self { cache, retired, executor, posted, timelines, .. } = self;
+        let Self { cache, retired, executor, posted, .. } = self;
         let retire = |entry: Entry| {
             retired.push(entry);
             // The others are dropped, which waits for launches: not in a capture.
@@ -430,16 +413,12 @@ impl Connection {
             }
         };
         let key = (call.forced.variant(&request), request);
-        let entry =
-            cache.get(&key, || prepare(executor, call, &request, posted.ring.number(), timelines.as_ref()), retire)?;
+        let entry = cache.get(&key, || prepare(executor, call, &request, posted.ring.number()), retire)?;
         if let Prepared::Plan(bound) = &mut entry.prepared {
             bound.plan.set_timeout(call.communicator.timeout());
             bound.plan.set_captured(call.is_captured);
             if !call.is_captured {
                 bound.plan.adopt_kernels();
-                if bound.recording.as_mut().is_some_and(Recording::is_full) {
-                    bound.end_recording();
-                }
             }
         }
         Ok(entry)
@@ -465,13 +444,7 @@ pub(super) fn pieces(staging_limit: u64, request: &Request) -> impl Iterator<Ite
 }
 
 /// Selects the algorithm of a request and prepares its plan, in the rank's call with a number. A call of all ranks.
-fn prepare(
-    executor: &Executor,
-    call: &DeviceCall<'_>,
-    request: &Request,
-    number: u64,
-    timelines: Option<&Arc<Mutex<TimelineFile>>>,
-) -> Result<Entry, Error> {
+fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number: u64) -> Result<Entry, Error> {
     let _set_up = call.set_up()?;
     let _part = place::enter_call(number, || call.communicator.describe(request) + &call.forced.describe(request));
     let rank = call.communicator.rank();
@@ -482,9 +455,7 @@ fn prepare(
             let options = call.kernels.options(request.prepare_options());
             let mut plan = executor.prepare_with_options(&plan, request.message(), options)?;
             call.kernels.start(&mut plan);
-            let recording = timelines.and_then(|file| Recording::start(&mut plan, file));
-            let (bindings, retired, staged) = (Vec::new(), Vec::new(), None);
-            Prepared::Plan(Box::new(BoundPlan { bindings, retired, staged, recording, plan }))
+            Prepared::Plan(Box::new(BoundPlan { bindings: Vec::new(), retired: Vec::new(), staged: None, plan }))
         }
         None => {
             let kernels = algorithm.prepare_on(executor, request);

@@ -8,7 +8,6 @@ mod kernels;
 mod launch;
 mod posted;
 mod served;
-mod timeline;
 mod transfers;
 
 use std::panic::Location;

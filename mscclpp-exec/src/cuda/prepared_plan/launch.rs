@@ -169,10 +169,10 @@ impl PreparedPlan {
             self.context.keep_for_graphs();
             let all = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
             all.for_each(Proxies::expect_unannounced_launches);
-            self.enqueue_kernels(driver, (part, even, false), lane.handle(), launched)?;
+            self.enqueue_kernels(driver, (part, even), lane.handle(), launched)?;
             return last.add(lane, true);
         }
-        let enqueued = self.enqueue_kernels(driver, (part, even, true), lane.handle(), launched);
+        let enqueued = self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
         enqueued.and(last.add(lane, false))?;
         if let Some(proxies) = proxies {
             proxies.follow_launch(lane.handle());
@@ -183,15 +183,13 @@ impl PreparedPlan {
     fn enqueue_kernels(
         &self,
         driver: &dyn Driver,
-        // Recorded launches are not captured: a graph would write stamps after the timeline was taken.
-        (part, even, may_record): (&Part, bool, bool),
+        (part, even): (&Part, bool),
         stream: Handle,
         launched: &mut bool,
     ) -> Result<(), DriverError> {
         let Part { execute, divide, launch, recording, .. } = part;
         let execute = part.written.as_ref().filter(|_| even).unwrap_or(execute);
-        let recorded = recording.as_ref().filter(|_| may_record);
-        let recorded = recorded.map(|recording| (&recording.execute.handle, recording.argument(launch)));
+        let recorded = recording.as_ref().map(|recording| (&recording.execute.handle, recording.argument(launch)));
         let (execute, argument) = match &recorded {
             None => (execute, bytemuck::bytes_of(launch)),
             Some((execute, argument)) => (*execute, bytemuck::bytes_of(argument)),
