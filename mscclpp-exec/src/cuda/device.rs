@@ -106,7 +106,7 @@ impl Device {
         self.load(&mut modules, source, image)
     }
 
-    /// Starts to compile a source in the background.
+    /// Compiles a source in the background, unless the cache has its image.
     pub(super) fn compile_later(&self, source: Source) -> Compilation {
         Compilation::start(self.driver(), &self.inner.cache, source)
     }

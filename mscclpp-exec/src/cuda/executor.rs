@@ -102,6 +102,10 @@ pub struct PrepareOptions {
     /// Whether to generate and compile a kernel for this plan, type and reduction. Where that is not possible the plan
     /// is interpreted, with the same results.
     pub specialize: bool,
+    /// Whether `specialize` waits for no compiler: a kernel that is not compiled yet is compiled in the background, for plans that are
+    /// prepared later.
+    #[doc(hidden)]
+    pub only_compiled: bool,
     /// Whether switches may reduce floats, as [`Options::in_switch_floats`] allows it for all plans.
     pub in_switch_floats: bool,
 }
@@ -149,6 +153,13 @@ impl PrepareOptions {
     #[must_use]
     pub fn specialize(self, specialize: bool) -> Self {
         Self { specialize, ..self }
+    }
+
+    /// Returns these options with a specialized kernel if it is compiled already.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn specialize_if_compiled(self) -> Self {
+        Self { specialize: true, only_compiled: true, ..self }
     }
 
     /// Returns these options with reductions of floats by switches allowed or not.

@@ -1,7 +1,9 @@
 //! Kernels in a communicator's registry: they serve the calls for which they are selected.
 
+use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use bytemuck::Zeroable;
 use libtest_mimic::Failed;
@@ -176,53 +178,52 @@ pub(super) fn kernels_that_do_not_compile_are_reported(seed: u64) -> Result<(), 
     if found.len() == 2 && found.iter().all(right) { Ok(()) } else { Err(format!("{found:?}").into()) }
 }
 
-/// A plan's kernel takes the interpreter's place when it is compiled, on each rank for itself, also where the others interpret plans; what
-/// was captured before stays as it was.
+/// Calls that are prepared after a plan's kernel was compiled run it, on each rank for itself, also where the others interpret plans; what
+/// was prepared or captured before stays as it was.
 pub(super) fn kernels_of_plans_are_compiled_meanwhile(seed: u64) -> Result<(), Failed> {
-    const LEN: usize = 256;
-    let (all, is_compiled) = (std::sync::Barrier::new(2), AtomicBool::new(false));
+    let (all, is_compiled) = (Barrier::new(2), AtomicBool::new(false));
     let run = |comm: &Communicator, device: &Device| {
         let (stream, rank) = (device.stream()?, comm.rank());
-        let policy = [KernelPolicy::Background, KernelPolicy::Interpreter][rank as usize];
-        comm.set_kernel_policy(policy)?;
+        comm.set_kernel_policy([KernelPolicy::Background, KernelPolicy::Interpreter][rank as usize])?;
         let on = comm.on(&stream);
-        let (mut input, mut output) = (on.alloc::<f32>(LEN)?, on.alloc::<f32>(LEN)?);
-        let mut captured = on.alloc::<f32>(LEN)?;
-        on.all_reduce_in_place(&mut captured, ReduceOp::Sum)?;
-        let graph = stream.capture(|stream| comm.on(stream).all_reduce_in_place(&mut captured, ReduceOp::Sum))?;
-        let mut call = |round: u32, op| -> Result<bool, Failed> {
-            input.write(&[(round + rank) as f32; LEN])?;
+        let call = |round: u32, len: usize, op| -> Result<bool, Failed> {
+            let (mut input, mut output) = (on.alloc::<f32>(len)?, on.alloc::<f32>(len)?);
+            input.write(&vec![(round + rank) as f32; len])?;
             on.all_reduce(&input, &mut output, op)?;
             let call = on.last_call()?.ok_or("no call")?;
             on.synchronize()?;
             let expected = if op == ReduceOp::Sum { 2 * round + 1 } else { round + 1 };
-            assert_eq!(output.to_vec()?, [expected as f32; LEN], "{call:?}");
+            assert_eq!(output.to_vec()?, vec![expected as f32; len], "{call:?}");
             Ok(call.is_specialized)
         };
+        let mut captured = on.alloc::<f32>(64)?;
+        on.all_reduce_in_place(&mut captured, ReduceOp::Sum)?;
+        let graph = stream.capture(|stream| comm.on(stream).all_reduce_in_place(&mut captured, ReduceOp::Sum))?;
         // How long the compiler takes is not known.
         let mut round = 0;
         while !is_compiled.load(SeqCst) {
-            let is_specialized = call(round, ReduceOp::Sum)?;
+            let is_specialized = call(round, 64 + 16 * round as usize, ReduceOp::Sum)?;
             assert!(!is_specialized || rank == 0, "rank 1 was to interpret plans");
             // Both have made the call, and both read what it was.
             all.wait();
             is_compiled.fetch_or(is_specialized, SeqCst);
             all.wait();
             round += 1;
+            std::thread::sleep(Duration::from_millis(10));
         }
         for more in 0..5 {
-            captured.write(&[(more + rank) as f32; LEN])?;
+            captured.write(&[(more + rank) as f32; 64])?;
             // SAFETY: memory and communicator exist until the stream is synchronized.
             unsafe { graph.launch(&stream)? };
-            assert_eq!(call(round + more, ReduceOp::Sum)?, rank == 0);
-            assert_eq!(captured.to_vec()?, [(2 * more + 1) as f32; LEN]);
+            assert_eq!(call(more, 48 + 16 * round as usize, ReduceOp::Sum)?, rank == 0);
+            assert!(!call(more, 64, ReduceOp::Sum)?, "it was prepared before");
+            assert_eq!(captured.to_vec()?, [(2 * more + 1) as f32; 64]);
         }
         drop(graph);
         // For a policy that changes, and for another reduction.
-        let policy = [KernelPolicy::Interpreter, KernelPolicy::Wait][rank as usize];
-        comm.set_kernel_policy(policy)?;
+        comm.set_kernel_policy([KernelPolicy::Interpreter, KernelPolicy::Wait][rank as usize])?;
         for round in 0..3 {
-            assert_eq!(call(round, ReduceOp::Max)?, rank == 1);
+            assert_eq!(call(round, 64, ReduceOp::Max)?, rank == 1);
         }
         Ok(comm.barrier()?)
     };

@@ -1,7 +1,7 @@
 //! Which kernels launch the plans of calls on device memory.
 
 use mscclpp_base::error::Error;
-use mscclpp_exec::cuda::{PrepareOptions, PreparedPlan};
+use mscclpp_exec::cuda::PrepareOptions;
 
 /// The variable that names a [`KernelPolicy`].
 const VARIABLE: &str = "MSCCLPP_KERNELS";
@@ -13,7 +13,8 @@ const VARIABLE: &str = "MSCCLPP_KERNELS";
 pub enum KernelPolicy {
     /// The interpreter; nothing is compiled.
     Interpreter,
-    /// The interpreter, until a thread has compiled the plan's kernel. Graphs keep the kernels with which they were captured.
+    /// The plan's kernel if it is compiled when the call is prepared, by this process or an earlier one; otherwise the interpreter, and a
+    /// thread compiles the kernel for what is prepared later.
     #[default]
     Background,
     /// The plan's kernel, for which the first call waits.
@@ -38,13 +39,10 @@ impl KernelPolicy {
 
     /// Returns options with what the policy demands when a plan is prepared.
     pub(super) fn options(self, options: PrepareOptions) -> PrepareOptions {
-        options.specialize(self == Self::Wait)
-    }
-
-    /// Begins what the policy demands after a plan was prepared.
-    pub(super) fn start(self, plan: &mut PreparedPlan) {
-        if self == Self::Background {
-            plan.compile_kernels();
+        match self {
+            Self::Interpreter => options,
+            Self::Background => options.specialize_if_compiled(),
+            Self::Wait => options.specialize(true),
         }
     }
 }

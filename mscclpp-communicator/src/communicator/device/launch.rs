@@ -417,9 +417,6 @@ impl Connection {
         if let Prepared::Plan(bound) = &mut entry.prepared {
             bound.plan.set_timeout(call.communicator.timeout());
             bound.plan.set_captured(call.is_captured);
-            if !call.is_captured {
-                bound.plan.adopt_kernels();
-            }
         }
         Ok(entry)
     }
@@ -453,8 +450,7 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number
     let prepared = match plan {
         Some(plan) => {
             let options = call.kernels.options(request.prepare_options());
-            let mut plan = executor.prepare_with_options(&plan, request.message(), options)?;
-            call.kernels.start(&mut plan);
+            let plan = executor.prepare_with_options(&plan, request.message(), options)?;
             Prepared::Plan(Box::new(BoundPlan { bindings: Vec::new(), retired: Vec::new(), staged: None, plan }))
         }
         None => {

@@ -45,8 +45,12 @@ fn lock() -> MutexGuard<'static, Queue> {
 }
 
 impl Compilation {
-    /// Starts to compile a source.
+    /// Starts to compile a source, unless the cache has its image.
     pub(in crate::cuda) fn start(driver: &SharedDriver, cache: &Cache, source: Source) -> Self {
+        let key = driver.compiler().ok().map(|compiler| source.key(compiler.identity()));
+        if let Some(image) = key.and_then(|key| cache.load(&key)) {
+            return Self { source, image: Arc::new(OnceLock::from(Ok(image))) };
+        }
         static HANDLER: Once = Once::new();
         // SAFETY: the handler may run at any time; the system runs it before the libraries that the compiler consists of, which were loaded
         // before, end what they have.
@@ -99,9 +103,10 @@ fn run() {
     }
 }
 
-/// Waits for the compilation that is under way: the compiler must not end while a thread is in it.
+/// Waits for the compilation that is under way: the compiler must not end while a thread is in it. Waits for no lock, which a thread may have
+/// had when the process was forked.
 extern "C" fn end() {
-    let mut queue = lock();
+    let Ok(mut queue) = QUEUE.try_lock() else { return };
     queue.is_ended = true;
     let is_running = |queue: &mut Queue| queue.process == Some(std::process::id());
     drop(IDLE.wait_timeout_while(queue, MAX_WAIT_AT_EXIT, is_running));

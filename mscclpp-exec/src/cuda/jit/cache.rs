@@ -13,6 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
 use super::compiler::Image;
@@ -85,17 +86,18 @@ impl Cache {
         None
     }
 
-    /// Waits until no other process has the lock of a key, and returns it; none if there is no folder that can be written. A process that ends
-    /// loses its locks.
-    pub(super) fn lock(&self, key: &str) -> Option<fs::File> {
+    /// Returns the lock of a key, as long as no other process has it; none if there is no folder that can be written.
+    pub(super) fn try_lock(&self, key: &str) -> Option<Result<KeyLock, InUse>> {
         let folder = self.folder.as_ref()?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
         check_private(&fs::metadata(folder).ok()?).ok()?;
-        let file =
-            fs::File::options().create(true).truncate(false).write(true).open(folder.join(format!("{key}.lock")));
-        let file = file.ok()?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
-        Some(file)
+        let path = folder.join(format!("{key}.lock"));
+        let file = fs::File::options().create(true).truncate(false).write(true).open(&path).ok()?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Some(Ok(KeyLock { file, path })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Some(Err(InUse)),
+            Err(_) => None,
+        }
     }
 
     /// Stores an image. If a folder is not writable or not private, that is logged once for each image, and is no error.
@@ -110,6 +112,25 @@ impl Cache {
         if let Err(error) = store() {
             log::info!("{}: not kept: {error}", path.display());
         }
+    }
+}
+
+/// Another process has the lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InUse;
+
+/// The lock of a key, until it is dropped.
+pub(super) struct KeyLock {
+    file: fs::File,
+    path: PathBuf,
+}
+
+impl Drop for KeyLock {
+    /// Unlocks the file: to close it is not enough, since processes that were forked meanwhile have it too.
+    fn drop(&mut self) {
+        // Those that wait for it find the image, or compile it again.
+        let _ = fs::remove_file(&self.path);
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod bind;
 mod end;
-mod kernels;
 mod launch;
 mod prepare;
 
@@ -20,9 +19,8 @@ use super::buffers::DeviceSlice;
 use super::capture::refuse_in_capture;
 use super::driver::Handle;
 use super::executor::{Executor, Inner};
-use super::jit::Compilation;
 use super::plan_state::{Halves, PlanState};
-use super::specialize::{Constants, NotSpecialized};
+use super::specialize::{NotSpecialized, VECTOR};
 use super::stream::Stream;
 use super::timeline::Recording;
 use super::uses::Unused;
@@ -40,9 +38,6 @@ pub struct PreparedPlan {
     pub(in crate::cuda) params: Params,
     /// Whether launches run specialized kernels, or why not.
     specialized: Result<(), NotSpecialized>,
-    constants: Constants,
-    /// Kernels that are compiled in the background.
-    compilations: Vec<Compilation>,
     pub(in crate::cuda) threads: u32,
     /// Halves of the scratch that it uses.
     halves: Arc<Halves>,
@@ -115,6 +110,13 @@ impl PreparedPlan {
     /// The reason why all launches are interpreted.
     pub fn specialized(&self) -> Result<(), &NotSpecialized> {
         self.specialized.as_ref().map(|&()| ())
+    }
+
+    /// Returns whether the last launch ran specialized kernels.
+    #[doc(hidden)]
+    pub fn ran_specialized(&self) -> bool {
+        let is_specialized = self.parts.iter().all(|part| part.written.is_some() && part.recording.is_none());
+        is_specialized && self.bases.iter().all(|base| base.is_multiple_of(VECTOR))
     }
 
     /// Returns the number of CUDA threads of a thread block.

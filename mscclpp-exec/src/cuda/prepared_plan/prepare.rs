@@ -73,6 +73,31 @@ fn kernels(world: &Inner, context: &PlanState, message: &Message) -> Result<Vec<
     context.parts.iter().map(of_part).collect()
 }
 
+/// Returns the specialized kernels of a message, by device: all devices use them or none does.
+fn specialized(
+    world: &Inner,
+    context: &PlanState,
+    message: &Message,
+    constants: Constants,
+    prepare: PrepareOptions,
+) -> Result<Vec<Handle>, NotSpecialized> {
+    if !prepare.specialize {
+        return Err(NotSpecialized::NotRequested);
+    }
+    let (program, groups) = (&context.program, &context.groups);
+    let threads = threads_of(program, message.dtype, message.accumulate);
+    let of_part = |part: &plan_state::DevicePlanState| {
+        let kernel = match prepare.only_compiled {
+            true => part.specialized.compiled_kernel(&part.device, program, groups, constants)?,
+            false => part.specialized.kernel(&part.device, program, groups, constants)?,
+        };
+        // Ranks of other processes on the device need room too.
+        let has_room = check_co_resident(world, program, part, kernel.handle, threads);
+        has_room.map(|()| kernel.handle).map_err(|error| NotSpecialized::Failed(Box::new(error)))
+    };
+    context.parts.iter().map(of_part).collect()
+}
+
 /// Returns whether no operation accesses the input or output of another rank than its own.
 fn accesses_own_buffers_only(program: &ResolvedPlan) -> bool {
     let instrs = |block: &Block| &program.instrs[block.start as usize..block.end as usize];
@@ -95,6 +120,10 @@ impl PreparedPlan {
     ) -> Result<Self, Error> {
         let (program, message) = (&context.program, &params.message);
         let threads = threads_of(program, message.dtype, message.accumulate);
+        let floats = world.options.in_switch_floats || prepare.in_switch_floats;
+        let constants = Constants::new(program, &params, floats);
+        // Before the ranks agree: to load a kernel may wait for all work of the device, and no rank has launched this plan yet.
+        let written = specialized(&world, &context, message, constants, prepare);
         let kernels = world.agree(
             &format!("prepare of {}", describe(&program.plan, message, message.dtype.into())),
             kernels(&world, &context, message),
@@ -115,18 +144,8 @@ impl PreparedPlan {
         launch.input = view(Space::Input);
         launch.output = view(Space::Output);
         launch.divisor = program.shape.ranks.max(1);
-        let switch_floats = world.options.in_switch_floats || prepare.in_switch_floats;
-        let constants = Constants::new(program, &params, switch_floats);
         launch.reduce = constants.reduce.map_or(abi::PLAN_REDUCTIONS, |reduction| reduction.0.into());
-        launch.floats_by_switch = u32::from(switch_floats);
-        // Either all devices use specialized kernels or none does.
-        let write = |part: &plan_state::DevicePlanState| {
-            Ok(part.specialized.kernel(&part.device, program, &context.groups, constants)?.handle)
-        };
-        let written: Result<Vec<Handle>, NotSpecialized> = match prepare.specialize {
-            true => context.parts.iter().map(write).collect(),
-            false => Err(NotSpecialized::NotRequested),
-        };
+        launch.floats_by_switch = u32::from(floats);
         let even = prepare.specialize && is_even(program, &params);
         let sides = (0..world.ranks)
             .map(|rank| {
@@ -164,8 +183,6 @@ impl PreparedPlan {
             context,
             params,
             specialized,
-            constants,
-            compilations: Vec::new(),
             threads,
             halves,
             is_captured: None,

@@ -48,6 +48,9 @@ pub enum NotSpecialized {
     /// The caller did not request a specialized kernel.
     #[error("no specialized kernel was requested")]
     NotRequested,
+    /// The kernel is being compiled, for plans that are prepared later.
+    #[error("its kernel is being compiled")]
+    Compiling,
     /// A plan of too many different operations.
     #[error(
         "{seen} of {blocks} thread blocks have {operations} operations in {shapes} distinct sequences, expected at \
@@ -160,6 +163,12 @@ impl SpecializedKernels {
         };
         let kernel = module.and_then(|module| self.co_resident(device, &module, program, constants));
         note(program, &kernel);
+        if let Err(NotSpecialized::Failed(error)) = &kernel
+            && let Error::Driver(_) | Error::Capturing { .. } = **error
+        {
+            // The driver may load it another time.
+            return kernel;
+        }
         if kernel.is_ok() {
             log::info!("plan `{}` has a compiled kernel for {}", program.plan.name(), constants.dtype.name());
         }
@@ -170,31 +179,43 @@ impl SpecializedKernels {
         kernel
     }
 
-    /// Starts to compile the kernel for a type and reduction in the background. Returns the compilation, unless the kernel exists.
+    /// Returns the kernel for a type and reduction if it is compiled, by this process or another one; otherwise compiles it in the background.
     ///
     /// # Errors
-    /// The reason why there is no kernel, as far as it is known.
-    pub(super) fn compile_later(
+    /// [`NotSpecialized::Compiling`], and as [`kernel`](Self::kernel).
+    pub(super) fn compiled_kernel(
         &self,
         device: &Device,
         program: &ResolvedPlan,
         groups: &Groups,
         constants: Constants,
-    ) -> Result<Option<Compilation>, NotSpecialized> {
+    ) -> Result<Function, NotSpecialized> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         match kernels.iter().find(|(of, _)| *of == constants) {
-            Some((_, State::Kernel(known))) => return known.clone().map(|_| None),
-            Some((_, State::Compiling(compilation))) => return Ok(Some(compilation.clone())),
-            None => {}
+            Some((_, State::Kernel(known))) => return known.clone(),
+            Some((_, State::Compiling(compilation))) if compilation.image().is_none() => {
+                return Err(NotSpecialized::Compiling);
+            }
+            Some(_) => {}
+            None => {
+                let source = self.source(device, program, groups, constants);
+                note(program, &source);
+                let compilation = source.map(|source| device.compile_later(source));
+                let is_compiled = compilation.as_ref().map(|compilation| compilation.image().is_some());
+                kernels.push((
+                    constants,
+                    match &compilation {
+                        Ok(compilation) => State::Compiling(compilation.clone()),
+                        Err(reason) => State::Kernel(Err(reason.clone())),
+                    },
+                ));
+                if !is_compiled.map_err(Clone::clone)? {
+                    return Err(NotSpecialized::Compiling);
+                }
+            }
         }
-        let started = self.source(device, program, groups, constants).map(|source| device.compile_later(source));
-        note(program, &started);
-        let state = match &started {
-            Ok(compilation) => State::Compiling(compilation.clone()),
-            Err(reason) => State::Kernel(Err(reason.clone())),
-        };
-        kernels.push((constants, state));
-        started.map(Some)
+        drop(kernels);
+        self.kernel(device, program, groups, constants)
     }
 
     fn source(
