@@ -54,6 +54,15 @@ impl Output {
         IS_INFO.store(if level >= LevelFilter::Info { ON } else { OFF }, Ordering::Relaxed);
         Self { level, has_version, file, settings }
     }
+
+    fn write(&mut self, text: &str) {
+        let line = format!("{}:{} mscclpp-nccl {text}\n", host(), std::process::id());
+        // There is no one to report a failure to.
+        let _ = match &mut self.file {
+            Some(file) => file.write_all(line.as_bytes()),
+            None => std::io::stderr().write_all(line.as_bytes()),
+        };
+    }
 }
 
 fn with_output(run: impl FnOnce(&mut Output)) {
@@ -97,7 +106,8 @@ pub(crate) fn init(version: impl FnOnce() -> String) {
         if has_version {
             write(OWN, LevelFilter::Off, &version());
         }
-        warnings.iter().for_each(|warning| warn(warning));
+        // The variables may have switched them off.
+        warnings.iter().for_each(|warning| write_always(&format!("WARN {warning}")));
         if level > LevelFilter::Off && log::set_logger(&Logger).is_ok() {
             log::set_max_level(level);
         }
@@ -114,13 +124,13 @@ fn write(module: &str, level: LevelFilter, text: &str) {
         if level > output.level || !output.settings.admits(module) {
             return;
         }
-        let line = format!("{}:{} mscclpp-nccl {text}\n", host(), std::process::id());
-        // There is no one to report a failure to.
-        let _ = match &mut output.file {
-            Some(file) => file.write_all(line.as_bytes()),
-            None => std::io::stderr().write_all(line.as_bytes()),
-        };
+        output.write(text);
     });
+}
+
+/// Writes a message whatever the level and the subsystems.
+fn write_always(text: &str) {
+    with_output(|output| output.write(text));
 }
 
 /// Prints what a caller did wrong, or why a call failed.

@@ -10,6 +10,7 @@ use mscclpp_select::DecidedBy;
 
 use crate::debug;
 use crate::forward;
+use crate::kernels;
 use crate::kind::Kind;
 
 /// Maximum number of lines.
@@ -46,10 +47,15 @@ pub(crate) fn made(communicator: &Communicator, stream: &Stream, named: Option<&
         return print(format!("{request}: no algorithm"), || "a single rank has its result".to_owned());
     };
     let copies = if call.bytes_copied == 0 { "in the caller's memory" } else { "copied to internal buffers and back" };
-    let launch = format!("{} thread blocks of {} threads", call.num_blocks, call.threads_per_block);
+    let is_of_kernels = kernels::is_registered(&algorithm);
+    let launch = match is_of_kernels {
+        true => "kernels of the program".to_owned(),
+        false => format!("{} thread blocks of {} threads", call.num_blocks, call.threads_per_block),
+    };
     print(format!("{request}: `{algorithm}`, {launch}, {copies}"), || match named {
         Some(name) if name == algorithm => "named by the call's algSelection".to_owned(),
         _ => match call.decided_by {
+            Some(DecidedBy::Added) if is_of_kernels => "the program has registered them".to_owned(),
             Some(DecidedBy::Added) => "a plan of the user serves it".to_owned(),
             Some(by) => by.to_string(),
             None => "no reason is known".to_owned(),

@@ -64,6 +64,21 @@ pub(crate) fn register(name: &str, kernels: Registered) -> Result<(), RegistryEr
     Ok(())
 }
 
+/// Registers something else under a name.
+///
+/// # Errors
+/// [`RegistryError::Duplicate`] if kernels have the name, and those of `register`.
+pub(crate) fn unless_known<T>(
+    name: &str,
+    register: impl FnOnce() -> Result<T, RegistryError>,
+) -> Result<T, RegistryError> {
+    let registered = lock();
+    match registered.contains_key(name) {
+        true => Err(RegistryError::Duplicate { name: name.to_owned() }),
+        false => register(),
+    }
+}
+
 /// Returns whether kernels have a name.
 pub(crate) fn is_registered(name: &str) -> bool {
     lock().contains_key(name)
@@ -74,14 +89,10 @@ pub(crate) fn remove(name: &str) -> bool {
     lock().remove(name).is_some()
 }
 
-/// Adds what is registered to the registry of a communicator.
-///
-/// # Errors
-/// [`RegistryError::Duplicate`] if a plan has been registered under the name of kernels meanwhile.
-pub(crate) fn add_to(registry: &mut Registry, comm: usize, rank: u32) -> Result<(), RegistryError> {
+/// Returns the algorithms of a communicator for what is registered.
+pub(crate) fn algorithms(comm: usize, rank: u32) -> impl Iterator<Item = Algorithm> {
     let registered = lock().clone();
-    let mut kernels = registered.into_iter().map(|(name, kernels)| Launcher { kernels, comm, rank }.algorithm(&name));
-    kernels.try_for_each(|algorithm| registry.add(algorithm))
+    registered.into_iter().map(move |(name, kernels)| Launcher { kernels, comm, rank }.algorithm(&name))
 }
 
 /// Kernels in the registry of a communicator.

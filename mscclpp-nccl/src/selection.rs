@@ -166,10 +166,8 @@ fn register(data: &[u8], name: Option<&str>, source: &str) -> Result<()> {
         Plan::load(data).map_err(|findings| Refusal(Code::InvalidPlan, format!("the plan of {source}: {findings}")))?;
     let collective = plan.collective();
     check_mode(&collective)?;
-    if let Some(name) = name.or(Some(plan.name())).filter(|name| kernels::is_registered(name)) {
-        return Err(RegistryError::Duplicate { name: name.to_owned() }.into());
-    }
-    let name = defaults::register_plan(plan, name)?;
+    let known = name.unwrap_or(plan.name()).to_owned();
+    let name = kernels::unless_known(&known, || defaults::register_plan(plan, name))?;
     debug::info(|| format!("plan `{name}` for {} of {source}, registered", collective.kind.name()));
     Ok(())
 }

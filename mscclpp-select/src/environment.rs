@@ -81,19 +81,23 @@ impl Registry {
     /// # Errors
     /// [`EnvironmentError`], also for `MSCCLPP_ORDER`, which calls follow whatever their registry.
     pub fn from_env() -> Result<Self, EnvironmentError> {
-        Self::with_defaults(&Defaults::current())
+        Self::with_defaults(&Defaults::current(), [])
     }
 
-    /// Creates a registry as [`from_env`](Self::from_env) does, with what was set in the process at another time.
+    /// Creates a registry as [`from_env`](Self::from_env) does, with what was set in the process at another time, and algorithms of other
+    /// names. Plans of directories get names that are different from all of these.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).
     #[doc(hidden)]
-    pub fn with_defaults(defaults: &Defaults) -> Result<Self, EnvironmentError> {
+    pub fn with_defaults(
+        defaults: &Defaults,
+        others: impl IntoIterator<Item = Algorithm>,
+    ) -> Result<Self, EnvironmentError> {
         OrderPolicy::from_env()?;
         let mut registry = Self::builtin();
         // Their names are different from each other and from those of built-in algorithms.
-        defaults.algorithms().for_each(|algorithm| _ = registry.add(algorithm));
+        defaults.algorithms().chain(others).for_each(|algorithm| _ = registry.add(algorithm));
         if let Some(path) = variable(TABLE_VARIABLE) {
             registry.set_table(Some(TuningTable::load(PathBuf::from(path))?));
         }

@@ -131,6 +131,19 @@ impl Registry {
         Self { algorithms, ..Self::default() }
     }
 
+    /// Returns the registry of transfers between two ranks, which are broadcasts for the selection: without functions and kernels of the
+    /// program, which were added for broadcasts of all ranks.
+    #[doc(hidden)]
+    pub fn of_transfers(all: &Arc<Self>) -> Arc<Self> {
+        let serves = |algorithm: &Arc<Algorithm>| algorithm.is_builtin() || algorithm.has_plans();
+        if all.algorithms.iter().all(serves) {
+            return Arc::clone(all);
+        }
+        let mut registry = Self::clone(all);
+        registry.algorithms.retain(serves);
+        Arc::new(registry)
+    }
+
     /// Adds an algorithm.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use mscclpp_core::collective::CollectiveKind;
 use super::background;
 use super::cache::Cache;
 #[cfg(feature = "cuda")]
-use super::device::{Devices, Lanes};
+use super::device::{Devices, KernelChoice, Lanes};
 use super::forced::Forced;
 use super::forms::Forms;
 use super::observed::Observed;
@@ -125,6 +125,8 @@ pub(super) struct Inner {
     // Dropped after the pairs, whose launches use its memory.
     #[cfg(feature = "cuda")]
     pub(super) lanes: Lanes,
+    #[cfg(feature = "cuda")]
+    pub(super) kernels: KernelChoice,
     pub(super) observed: Arc<Observed>,
 }
 
@@ -383,7 +385,7 @@ impl Communicator {
         // Without the lock: the comparison waits for the other ranks, which may wait for a transfer that a thread of this one makes.
         let new = match &self.inner.inherited {
             Some(inherited) => Arc::clone(inherited),
-            None => Arc::new(Registry::with_defaults(&self.inner.defaults)?),
+            None => Arc::new(Registry::with_defaults(&self.inner.defaults, [])?),
         };
         self.compare(&new)?;
         Ok(Arc::clone(self.lock_registry().get_or_insert(new)))
@@ -575,6 +577,8 @@ impl Communicator {
             pairs: Pairs::default(),
             #[cfg(feature = "cuda")]
             lanes: Lanes::default(),
+            #[cfg(feature = "cuda")]
+            kernels: KernelChoice::default(),
         };
         let (least_order, packet) = (OrderPolicy::Any, PacketType::LL16);
         Self { inner: Arc::new(inner), timeout: None, element_name: None, least_order, packet }

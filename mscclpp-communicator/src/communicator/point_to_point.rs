@@ -52,9 +52,10 @@ pub(super) struct Pairs(Mutex<BTreeMap<(u32, Sequence), Communicator>>);
 impl Pairs {
     /// Replaces the registry of all pairs; the ranks have compared it.
     pub(super) fn set_registry(&self, registry: &Arc<Registry>) -> Result<(), Error> {
+        let registry = Registry::of_transfers(registry);
         for pair in self.0.lock().unwrap_or_else(PoisonError::into_inner).values() {
             pair.calls()?.clear();
-            *pair.lock_registry() = Some(Arc::clone(registry));
+            *pair.lock_registry() = Some(Arc::clone(&registry));
         }
         Ok(())
     }
@@ -193,6 +194,7 @@ impl Communicator {
         }
         let bootstrap = self.inner.bootstrap.pair(peer, sequence.is_sent())?;
         let registry = self.lock_registry().clone().or_else(|| self.inner.inherited.clone());
+        let registry = registry.as_ref().map(Registry::of_transfers);
         let pair = Self::with_inherited(bootstrap, registry, true);
         pairs.insert((peer, sequence), pair.clone());
         Ok(self.with_own_options(pair))
@@ -200,6 +202,8 @@ impl Communicator {
 
     /// Returns a handle of another communicator with the options of this handle.
     fn with_own_options(&self, of: Self) -> Self {
+        #[cfg(feature = "cuda")]
+        of.inner.kernels.set(self.inner.kernels.get());
         Self { timeout: self.timeout, element_name: self.element_name, ..of }
     }
 

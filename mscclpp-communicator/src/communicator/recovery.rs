@@ -116,6 +116,8 @@ impl Communicator {
         let registry: Option<Arc<Registry>> = self.lock_registry().clone();
         let continued = Self { timeout: self.timeout, ..Self::with_inherited(bootstrap, registry, false) };
         continued.set_order_policy(self.order_policy());
+        #[cfg(feature = "cuda")]
+        continued.inner.kernels.set(self.inner.kernels.get());
         continued
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Once;
 
 use mscclpp_communicator::Communicator;
+use mscclpp_select::defaults::Defaults;
 use mscclpp_select::{LaunchLimits, PlanFile, Registry};
 
 use super::{Comm, lock};
@@ -59,9 +60,8 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator, has_parent: bo
 /// An invalid usage for what the environment names and cannot be used.
 fn registry(comm: &Comm, rank: u32) -> Result<Registry> {
     static REPORT: Once = Once::new();
-    let mut registry = Registry::from_env().map_err(|error| Failure::new(Code::InvalidUsage, error.to_string()))?;
-    kernels::add_to(&mut registry, comm.handle, rank)
-        .map_err(|error| Failure::usage(format!("kernels of the program: {error}")))?;
+    let registry = Registry::with_defaults(&Defaults::current(), kernels::algorithms(comm.handle, rank))
+        .map_err(|error| Failure::new(Code::InvalidUsage, error.to_string()))?;
     REPORT.call_once(|| {
         for PlanFile { path, outcome } in registry.files() {
             match outcome {

@@ -109,6 +109,13 @@ static const char* launch(const mscclppLaunch_t* launch, void* user) {
   return 0;
 }
 
+/// For broadcasts: transfers between two ranks are none.
+static const char* launch_broadcast(const mscclppLaunch_t* launch, void* user) {
+  (void)user;
+  FAIL("kernels serve a %s of %d ranks", launch->call->collective, launch->call->ranks);
+  return 0;
+}
+
 #define KERNELS (const char*, const char*, mscclppKernels_t, void*)
 #define SELECTOR (mscclppSelector_t, void*)
 
@@ -277,12 +284,22 @@ int main(int argc, char** argv) {
       OK(mscclppSetSelector, SELECTOR, choose, &asked);
     }
     int is_kernels = !strcmp(source, "kernels");
-    if (is_kernels) OK(mscclppRegisterKernels, KERNELS, "mine", "allreduce", launch, &asked);
+    if (is_kernels) {
+      OK(mscclppRegisterKernels, KERNELS, "mine", "allreduce", launch, &asked);
+      OK(mscclppRegisterKernels, KERNELS, "theirs", "broadcast", launch_broadcast, 0);
+    }
     ranks = ranks_per_node = atoi(getenv("WORLD_SIZE"));
     start();
     calls();
     if (is_kernels) {
       if (asked != 2) FAIL("kernels served %d calls", asked);
+      fill(from, rank, kCount, stream);
+      if (rank) {
+        OK(ncclRecv, RECV, to, kCount, kInt32, 0, comm, stream);
+        EXPECT(to, kCount, stream, i, input(0, i));
+      } else {
+        OK(ncclSend, SEND, from, kCount, kInt32, 1, comm, stream);
+      }
       int code = NCCL(ncclAllReduce, REDUCTION, from, to, 1, kInt32, kSum, comm, stream);
       if (!code || !strstr(last_error(), "`mine`") || !strstr(last_error(), "too short for me")) FAIL("%d: %s", code, last_error());
     }

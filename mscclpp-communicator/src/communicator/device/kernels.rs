@@ -1,5 +1,8 @@
 //! Which kernels launch the plans of calls on device memory.
 
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
+
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::PrepareOptions;
 
@@ -23,7 +26,7 @@ pub enum KernelPolicy {
 
 impl KernelPolicy {
     /// Returns the policy that the variable names; the default one if it is not set.
-    pub(super) fn from_env() -> Result<Self, Error> {
+    fn from_env() -> Result<Self, Error> {
         let value = std::env::var_os(VARIABLE).unwrap_or_default();
         match value.to_str() {
             Some("") => Ok(Self::default()),
@@ -44,5 +47,37 @@ impl KernelPolicy {
             Self::Background => options.specialize_if_compiled(),
             Self::Wait => options.specialize(true),
         }
+    }
+}
+
+/// The policy of a communicator, if one is set: its number among [`ALL`], counted from 1.
+#[derive(Debug, Default)]
+pub(in crate::communicator) struct KernelChoice(AtomicU8);
+
+const ALL: [KernelPolicy; 3] = [KernelPolicy::Interpreter, KernelPolicy::Background, KernelPolicy::Wait];
+
+impl KernelChoice {
+    /// Returns the policy that is set.
+    pub(in crate::communicator) fn get(&self) -> Option<KernelPolicy> {
+        ALL.get(usize::from(self.0.load(Relaxed)).checked_sub(1)?).copied()
+    }
+
+    /// Sets the policy; none for that of the environment.
+    pub(in crate::communicator) fn set(&self, policy: Option<KernelPolicy>) {
+        let number = ALL.iter().position(|known| Some(*known) == policy).map_or(0, |at| at + 1);
+        self.0.store(number as u8, Relaxed);
+    }
+
+    /// Returns the policy of calls, which that of the environment is from the first one on if none is set.
+    ///
+    /// # Errors
+    /// [`Error::Environment`].
+    pub(super) fn policy(&self) -> Result<KernelPolicy, Error> {
+        if let Some(policy) = self.get() {
+            return Ok(policy);
+        }
+        let policy = KernelPolicy::from_env()?;
+        self.set(Some(policy));
+        Ok(policy)
     }
 }

@@ -18,6 +18,7 @@ use mscclpp_bootstrap::place;
 use mscclpp_core::types::ReduceOp;
 
 use self::connection::Connection;
+pub(super) use self::kernels::KernelChoice;
 pub use self::kernels::KernelPolicy;
 use self::launch::DeviceCall;
 use self::posted::Kind;
@@ -131,13 +132,11 @@ pub struct LaunchedCall {
 pub(super) struct Devices {
     connection: Option<Box<Connection>>,
     staging_limit: u64,
-    /// That of the environment if none is set.
-    kernels: Option<KernelPolicy>,
 }
 
 impl Default for Devices {
     fn default() -> Self {
-        Self { connection: None, staging_limit: STAGING_LIMIT, kernels: None }
+        Self { connection: None, staging_limit: STAGING_LIMIT }
     }
 }
 
@@ -223,12 +222,8 @@ impl Communicator {
 
     /// Sets which kernels launch the plans that are prepared from now on; at first what the variable `MSCCLPP_KERNELS` states. Ranks may
     /// differ.
-    ///
-    /// # Errors
-    /// [`Error::Busy`].
-    pub fn set_kernel_policy(&self, policy: KernelPolicy) -> Result<(), Error> {
-        self.calls()?.devices.kernels = Some(policy);
-        Ok(())
+    pub fn set_kernel_policy(&self, policy: KernelPolicy) {
+        self.inner.kernels.set(Some(policy));
     }
 
     /// Sets how long the first transfer of a size on device memory waits on the host for the other rank, before the stream waits
@@ -459,10 +454,7 @@ impl OnStream<'_> {
         // It was asked for another call.
         forced.forget_selected();
         let staging_limit = devices.staging_limit;
-        let kernels = match devices.kernels {
-            Some(policy) => policy,
-            None => *devices.kernels.insert(KernelPolicy::from_env()?),
-        };
+        let kernels = self.communicator.inner.kernels.policy()?;
         let connection = devices.connection(self)?;
         let _current = self.stream.enter()?;
         let is_captured = self.stream.is_capturing()?;
