@@ -50,7 +50,7 @@ pub fn compile(compiler: &dyn Compiler, cache: &Cache, source: &Source) -> Resul
     if let Some(image) = cache.load(&key) {
         return Ok(image);
     }
-    // Of several processes one compiles, and the others wait for its file; not for ever, since it may be stopped.
+    // Of several processes one compiles, and the others wait for its file; not forever, since it may be stopped.
     let end = Instant::now() + MAX_WAIT;
     let lock = loop {
         match cache.try_lock(&key) {
