@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sysconfig
 import tempfile
@@ -11,6 +12,8 @@ from unittest import mock
 
 import mscclpp
 import mscclpp_rs
+from mscclpp._core import native_module
+from mscclpp._core.native_host import HostCommunicator
 from mscclpp._core.native_source import device_text, has_host_code, host_text, with_own_headers
 
 ALGORITHM = """
@@ -31,6 +34,17 @@ RIGHT = {
     "CONTEXT": "std::shared_ptr<void>()",
     "KEY": "mscclpp::AlgorithmCtxKey()",
 }
+
+
+# The function of contexts throws what the macro THROWN has.
+THROWING = (
+    ALGORITHM.replace("return CONTEXT;", "THROWN; return CONTEXT;")
+    + """
+extern "C" __attribute__((visibility("default"))) PyObject* made() {
+  return PyCapsule_New(new std::shared_ptr<mscclpp::Algorithm>(make()), mscclpp::ALGORITHM_NATIVE_CAPSULE_NAME, nullptr);
+}
+"""
+)
 
 
 def lines(text: str) -> list[str]:
@@ -187,6 +201,34 @@ class HostCode(unittest.TestCase):
     def test_errors_have_lines_of_the_source(self) -> None:
         with self.assertRaisesRegex(mscclpp_rs.Error, "name.cu:3:.*unknown_name"):
             self.image("#include <Python.h>\n\nint x = unknown_name;")
+
+    def test_the_other_ranks_get_the_reason_of_any_failure(self) -> None:
+        for thrown, kind, reason in (
+            ("throw 42", RuntimeError, "the native algorithm has thrown what is no std::exception"),
+            ('throw std::invalid_argument("caf\\xe9")', ValueError, "caf\ufffd"),
+        ):
+            source = THROWING
+            for key, value in (RIGHT | {"THROWN": thrown}).items():
+                source = source.replace(key, value)
+            path, functions, _ = native_module._host_library("name", "name.cu", source, Path.cwd(), {})
+            self.addCleanup(native_module._remove, path)
+            made = ctypes.PyDLL(str(path)).made
+            made.restype = ctypes.py_object
+            host = mock.Mock(spec=HostCommunicator)
+            with self.assertRaises(kind) as raised:
+                functions.execute(made(), (host, 0, 2, 2, 8, 4, 8, 4, 0, 0, 0, 0, 0, False, 0, {}))
+            self.assertEqual(str(raised.exception), reason)
+            host.fail.assert_called_once_with(reason)
+            host.end.assert_not_called()
+
+
+class Memory(unittest.TestCase):
+    def test_ranges_that_no_memory_has_are_refused_before_ranks_exchange_them(self) -> None:
+        host = HostCommunicator(mock.Mock(rank=0, size=2, ranks_per_node=2))
+        host.register_memory(4096, (1 << 64) - 4097)
+        for address, nbytes in ((0, 4), (4096, 0), (4096, (1 << 64) - 4096), (4096, (1 << 64) - 1)):
+            with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, f"registerMemory: expected .*, found {nbytes} bytes at {address:#x}"):
+                host.register_memory(address, nbytes)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,11 @@ class HostCommunicator:
     def register_memory(self, address: int, nbytes: int) -> None:
         if address == 0 or nbytes == 0:
             raise InvalidInputError(f"registerMemory: expected the address of at least 1 byte, found {nbytes} bytes at {address:#x}")
+        if address + nbytes >= 1 << 64:
+            # Later, in a round of all ranks, it would fail on this one alone.
+            raise InvalidInputError(
+                f"registerMemory: expected a range that ends below 2^64, found {nbytes} bytes at {address:#x}; pass the bytes of the allocation"
+            )
 
     def send_memory(self, address: int, nbytes: int, peer: int, tag: int) -> None:
         self._connecting("sendMemory")

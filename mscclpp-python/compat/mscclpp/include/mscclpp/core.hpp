@@ -290,9 +290,10 @@ class Communicator {
     try {
       connect();
     } catch (const std::exception& error) {
-      // The others would wait for this rank.
-      native::Lock lock;
-      native::call(host_->object, "fail", "s", error.what());
+      fail(error.what());
+      throw;
+    } catch (...) {
+      fail(native::kNotAnException);
       throw;
     }
     native::Lock lock;
@@ -315,6 +316,13 @@ class Communicator {
   }
 
  private:
+  /// Tells the other ranks, which would wait for this one, why it has failed.
+  void fail(const char* reason) {
+    native::Lock lock;
+    const native::Object text = native::checked(native::decoded(reason));
+    native::call(host_->object, "fail", "O", text.get());
+  }
+
   static RegisteredMemory memory(RegisteredMemory::Memory of) {
     RegisteredMemory memory;
     memory.memory_ = std::make_shared<RegisteredMemory::Memory>(of);

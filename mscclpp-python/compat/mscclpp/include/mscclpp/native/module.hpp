@@ -9,6 +9,12 @@
 namespace mscclpp {
 namespace native {
 
+/// Sets an exception of Python. Exceptions of C++ may have any bytes as their text.
+inline void set_exception(PyObject* type, const char* text) {
+  const Object message = Object::owned(decoded(text));
+  if (message.get() != nullptr) PyErr_SetObject(type, message.get());
+}
+
 /// Sets the exception of Python for the one that is thrown.
 inline void set_exception() {
   try {
@@ -18,19 +24,19 @@ inline void set_exception() {
   } catch (const BaseError& error) {
     const Object module = Object::owned(PyImport_ImportModule("mscclpp_rs"));
     const Object type = Object::owned(module.get() == nullptr ? nullptr : PyObject_GetAttrString(module.get(), "Error"));
-    if (type.get() != nullptr) PyErr_SetString(type.get(), error.what());
+    if (type.get() != nullptr) set_exception(type.get(), error.what());
   } catch (const std::invalid_argument& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
+    set_exception(PyExc_ValueError, error.what());
   } catch (const std::length_error& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
+    set_exception(PyExc_ValueError, error.what());
   } catch (const std::out_of_range& error) {
-    PyErr_SetString(PyExc_IndexError, error.what());
+    set_exception(PyExc_IndexError, error.what());
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
+    set_exception(PyExc_RuntimeError, error.what());
   } catch (...) {
-    PyErr_SetString(PyExc_RuntimeError, "the native algorithm has thrown what is no std::exception");
+    set_exception(PyExc_RuntimeError, kNotAnException);
   }
 }
 

@@ -94,6 +94,14 @@ inline Object checked(PyObject* object) {
   return Object::owned(object);
 }
 
+/// What failures say of a thrown value that has no text.
+inline constexpr const char* kNotAnException = "the native algorithm has thrown what is no std::exception";
+
+/// Returns a new text of Python, with U+FFFD in place of bytes that are not UTF-8, or null with an exception set. The caller holds the lock.
+inline PyObject* decoded(const char* text) {
+  return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::char_traits<char>::length(text)), "replace");
+}
+
 /// Calls a method with arguments in the notation of `Py_BuildValue`. The caller holds the lock.
 template <typename... Arguments>
 Object call(const Object& on, const char* method, const char* format, Arguments... arguments) {
