@@ -68,11 +68,32 @@ class Division(unittest.TestCase):
             ("k<<<1, 2>>>(x);", "::mscclpp::native::launch<(&k)>(1, 2)(x);"),
             ("if (y) a::k<T, (1 > 0)><<<f(a >>> b), n[0], 0, s>>>();", "if (y) ::mscclpp::native::launch<(&a::k<T, (1 > 0)>)>(f(a >>> b), n[0], 0, s)();"),
             ("::a::k<<<g, b>>>(x);", "::mscclpp::native::launch<(&::a::k)>(g, b)(x);"),
+            ("(k)<<<g, b>>>(x);", "::mscclpp::native::launch<(&(k))>(g, b)(x);"),
+            ("K(k)<<<g, b>>>(x);", "::mscclpp::native::launch<(&K(k))>(g, b)(x);"),
         ):
             text = f"void f() {{ {launch} }}"
             self.assertEqual(lines(host_text("x.cu", text)), [f"void f() {{ {expected} }}"])
         with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, "x.cu:2: expected '>>>' after '<<<'"):
             host_text("x.cu", "void f() {\n k<<<1, 2>(x); }")
+        with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, "x.cu:2: expected the name of a kernel before '<<<'"):
+            host_text("x.cu", "void f() {\n <<<1, 2>>>(x); }")
+
+    def test_launches_in_macros_become_calls(self) -> None:
+        for macro, expected in (
+            ("#define RUN(k) k<<<1, 2>>>(3)", "#define RUN(k) ::mscclpp::native::launch<(&k)>(1, 2)(3)"),
+            (
+                "#  define RUN(k, ...) \\\n  do { \\\n    n::k##_of<T> \\\n    <<<1, 2>>>(__VA_ARGS__); \\\n  } while (0)",
+                "#  define RUN(k, ...) \\\n  do { \\\n    ::mscclpp::native::launch<(&n::k##_of<T> \\\n    )>(1, 2)(__VA_ARGS__); \\\n  } while (0)",
+            ),
+            ("#define NAME(x) #x\n#define SMALL (1 << 2) /* <<< */", "#define NAME(x) #x\n#define SMALL (1 << 2) /* <<< */"),
+        ):
+            self.assertIn(f"\n{expected}\nint x;", host_text("x.cu", f"{macro}\nint x;"))
+        for macro, message in (
+            ("#define BEGIN(k) k<<<1, 2", "expected '>>>' after '<<<', found none"),
+            ("#define NUMBERS <<<1, 2>>>", "expected the name of a kernel before '<<<', found none"),
+        ):
+            with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, f"x.cu:2: {message}; write both in one text"):
+                host_text("x.cu", f"\n{macro}\n")
 
     def test_host_code_has_no_bodies_of_device_functions(self) -> None:
         text = """

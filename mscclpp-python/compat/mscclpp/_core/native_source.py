@@ -19,6 +19,8 @@ __all__ = ["device_text", "has_host_code", "host_text", "with_own_headers"]
 _INCLUDE = re.compile(r"#\s*include\s*([<\"])([^>\"]+)[>\"]")
 _QUOTED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"([^\"\n]+)\"[^\n]*$", re.MULTILINE)
 _OF_DEVICES = frozenset({"__global__", "__device__", "__constant__", "__managed__"})
+_DEFINE = re.compile(r"#\s*define\s+\w+(?:\([^)]*\))?")
+_CONTINUED = re.compile(r"\\\r?\n")
 # As compilers print it.
 _ANONYMOUS = re.compile(r"(\{anonymous\}|\(anonymous namespace\)|<unnamed>)::")
 # Attributes of kernels that have no meaning for the functions that kernels are made of.
@@ -83,17 +85,38 @@ def host_text(name: str, text: str) -> str:
             if body is not None:
                 end = closing(code, body, name, text)
                 edits.replace(code[body].end, code[end].begin, "")
-        elif token.text == "__noinline__":
+        elif token.kind == "directive":
+            _launch_by_calls(_macro(token), edits, name, text)
+    _launch_by_calls(code, edits, name, text)
+    head = f'#include <mscclpp/native/launch.hpp>\n#line 1 "{name}"\n'
+    return f"{head}{edits.made()}\n#include <mscclpp/native/module.hpp>\n"
+
+
+def _macro(token: Token) -> list[Token]:
+    """Returns the tokens of the text of a macro that a directive defines; none of other directives."""
+    # Of the same length, so that tokens stay where they are.
+    text = _CONTINUED.sub(lambda match: " " * len(match[0]), token.text)
+    define = _DEFINE.match(text)
+    if define is None:
+        return []
+    # The first sign may be an operator of macros, which is no directive.
+    code = tokens(f";{text[define.end() :]}")[1:]
+    begin = token.begin + define.end() - 1
+    return [Token(found.kind, found.text, begin + found.begin, begin + found.end) for found in code]
+
+
+def _launch_by_calls(code: list[Token], edits: _Edits, name: str, text: str) -> None:
+    """Makes calls of the launches in the text of a source or of a macro."""
+    for index, token in enumerate(code):
+        if token.text == "__noinline__":
             # A word of the C++ library's headers, which no macro may replace.
             edits.replace(token.begin, token.end, " ")
         if _is_run(code, index, "<", 3):
-            begin = _callee(code, index)
+            begin = code[_callee(code, index, name, text)].begin
             end = _end_of_launch(code, index, name, text)
-            callee = text[code[begin].begin : code[index - 1].end]
-            edits.replace(code[begin].begin, code[index + 2].end, f"::mscclpp::native::launch<(&{callee})>(")
+            edits.replace(begin, begin, "::mscclpp::native::launch<(&")
+            edits.replace(token.begin, code[index + 2].end, ")>(")
             edits.replace(code[end].begin, code[end + 2].end, ")")
-    head = f'#include <mscclpp/native/launch.hpp>\n#line 1 "{name}"\n'
-    return f"{head}{edits.made()}\n#include <mscclpp/native/module.hpp>\n"
 
 
 def _body(code: list[Token], at: int) -> int | None:
@@ -127,7 +150,7 @@ def _is_run(code: list[Token], at: int, sign: str, length: int) -> bool:
     return len(run) == length and not any(token.text != sign for token in run) and run[-1].end - run[0].begin == length
 
 
-def _callee(code: list[Token], at: int) -> int:
+def _callee(code: list[Token], at: int, name: str, text: str) -> int:
     """Returns the index of the first token of the kernel's name before a launch."""
     index = at - 1
     if index >= 0 and code[index].text == ">":
@@ -140,10 +163,24 @@ def _callee(code: list[Token], at: int) -> int:
             index -= 1
             if angles == 0 and brackets == 0:
                 break
-    # The name and its scopes.
-    while index > 2 and code[index - 1].text == ":" and code[index - 2].text == ":":
+    elif index >= 0 and code[index].text == ")":
+        # A name in brackets, as macros have it, or a macro that gives the name.
+        brackets = 0
+        while index >= 0:
+            brackets += {")": 1, "(": -1}.get(code[index].text, 0)
+            if brackets == 0:
+                break
+            index -= 1
+        if index <= 0 or code[index - 1].kind != "word":
+            return max(index, 0)
+        index -= 1
+    if index < 0 or code[index].kind != "word":
+        line = text.count("\n", 0, code[at].begin) + 1
+        raise InvalidInputError(f"{name}:{line}: expected the name of a kernel before '<<<', found none; write both in one text")
+    # The parts from which a macro makes the name, and its scopes.
+    while index > 2 and code[index - 1].text == code[index - 2].text and code[index - 1].text in (":", "#"):
         index -= 3 if code[index - 3].kind == "word" else 2
-    return max(index, 0)
+    return index
 
 
 def _end_of_launch(code: list[Token], at: int, name: str, text: str) -> int:
@@ -158,7 +195,7 @@ def _end_of_launch(code: list[Token], at: int, name: str, text: str) -> int:
             break
         index += 1
     line = text.count("\n", 0, code[at].begin) + 1
-    raise InvalidInputError(f"{name}:{line}: expected '>>>' after '<<<', found none")
+    raise InvalidInputError(f"{name}:{line}: expected '>>>' after '<<<', found none; write both in one text")
 
 
 def device_text(name: str, text: str, kernels: list[str]) -> str:
