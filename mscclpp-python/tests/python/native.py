@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import sysconfig
 import tempfile
 import unittest
@@ -14,7 +15,8 @@ import mscclpp
 import mscclpp_rs
 from mscclpp._core import native_module
 from mscclpp._core.native_host import HostCommunicator
-from mscclpp._core.native_source import device_text, has_host_code, host_text, with_own_headers
+from mscclpp._core.native_includes import with_own_headers
+from mscclpp._core.native_source import device_text, has_host_code, host_text
 
 ALGORITHM = """
 #include <Python.h>
@@ -179,11 +181,54 @@ PYBIND11_MODULE(x, m) { m.def("f", [] { return 1; }); }
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "a.cuh").write_text('#pragma once\n#include "b.cuh"\n__device__ void f() {}\n')
-            (folder / "b.cuh").write_text("struct B {};\n")
+            (folder / "b.cuh").write_text("#ifndef B\n#define B\nstruct B {};\n#endif\n")
             found = with_own_headers("x.cu", '#include "a.cuh"\n#include "b.cuh"\n#include "mscclpp/core.hpp"\nint x;', folder)
         self.assertEqual(found.count("struct B {};"), 1)
         self.assertIn('#include "mscclpp/core.hpp"', found)
         self.assertIn('#line 2 "x.cu"', found)
+
+    def test_headers_are_included_where_a_preprocessor_includes_them(self) -> None:
+        headers = {
+            "once.h": "#pragma once\nint once;",
+            "guarded.h": "#ifndef GUARDED\n#define GUARDED\n#include \"inner.h\"\nint guarded;\n#endif",
+            "inner.h": "#pragma once\n#if 1\n#include \"guarded.h\"\n#endif\nint inner;",
+            "each.h": "int ITEM;",
+            "empty.h": "",
+        }
+        for source in (
+            '#ifdef OTHER\n#include "once.h"\n#endif\n#include "once.h"\n#include "once.h"',
+            '#ifndef OTHER\n#include "guarded.h"\n#else\n#include "inner.h"\n#endif\n#include "inner.h"\n#include "guarded.h"\nint after = __LINE__;',
+            '#include "empty.h"\n#define ITEM a\n#include "each.h"\n#undef ITEM\n#define ITEM b\n#include "each.h"',
+            '/*\n#include "once.h"\n*/\n#if 0\n#include "guarded.h"\n#endif\nint after = __LINE__;',
+        ):
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                for header, text in headers.items():
+                    (folder / header).write_text(text)
+                found = with_own_headers("x.cu", source, folder)
+                self.assertNotIn("#include", found.replace('/*\n#include "once.h"', ""))
+                for options in ([], ["-DOTHER"]):
+                    preprocess = ["c++", "-E", "-P", "-x", "c++", *options, "-I", name, "-"]
+                    texts = [subprocess.run(preprocess, input=text, capture_output=True, text=True, check=True).stdout for text in (source, found)]
+                    self.assertEqual(texts[0].split(), texts[1].split(), f"{source}\n{options}")
+
+    def test_headers_that_cannot_be_part_of_a_source_are_refused_with_their_path(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "latin.h").write_bytes(b"int x;\n// caf\xe9\n")
+            (folder / "self.h").write_text('#ifdef A\n#include "self.h"\n#endif')
+            for number in range(30):
+                (folder / f"{number}.h").write_text(f'#include "{number + 1}.h"\n' * 2)
+            (folder / "30.h").write_text("int x;")
+            for header, message in (
+                ("latin.h", "latin.h:2: expected text in UTF-8, found the byte 0xe9; save the file as UTF-8"),
+                ("self.h", "self.h: expected a guard in a header that includes itself"),
+                ("0.h", ".h: expected at most [0-9]+ characters of headers"),
+            ):
+                with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, f"{name}.*{message}"):
+                    with_own_headers("x.cu", f'#include "{header}"', folder)
+            with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, "latin.h:2: expected text in UTF-8"):
+                mscclpp.compile_native.compile_image("name", folder / "latin.h", capability=(9, 0))
 
 
 class HostCode(unittest.TestCase):

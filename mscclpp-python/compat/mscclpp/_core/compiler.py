@@ -12,6 +12,7 @@ from typing import Any
 from mscclpp._core.algorithm import Algorithm
 from mscclpp._core.comm import ExecutionPlan
 from mscclpp._core.native import HEADER, NativeModule
+from mscclpp._core.native_includes import source_text
 from mscclpp._core.native_module import load_module, module_image
 from mscclpp._core.native_source import has_host_code
 from mscclpp.language.program import CollectiveProgram
@@ -68,8 +69,9 @@ class NativeCodeCompiler:
     ) -> NativeModule | ModuleType:
         """Returns the module of `file`, or of the text `source`. `headers`: texts by name for device code. `defines`: macros.
 
-        Raises `FileNotFoundError` for a missing file, `mscclpp_rs.UnsupportedError` without CUDA devices or if the host's compiler or headers
-        are missing, and `mscclpp_rs.Error` with the reason if NVRTC is missing, or with a compiler's messages if the source does not compile.
+        Raises `FileNotFoundError` for a missing file, `InvalidInputError` for one that is not UTF-8, `mscclpp_rs.UnsupportedError` without CUDA
+        devices or if the host's compiler or headers are missing, and `mscclpp_rs.Error` with the reason if NVRTC is missing, or with a
+        compiler's messages if the source does not compile.
         """
         title, text = _text(name, file, source)
         _find_nvrtc()
@@ -101,7 +103,7 @@ def _text(name: str, file: str | os.PathLike[str] | None, source: str | None) ->
         raise ValueError(f"{name}: expected a file or a source")
     if file is None:
         return f"{name}.cu", str(source)
-    return Path(file).name, Path(file).read_text(encoding="utf-8")
+    return Path(file).name, source_text(Path(file))
 
 
 def _folder(file: str | os.PathLike[str] | None) -> Path:

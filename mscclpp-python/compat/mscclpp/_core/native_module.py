@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from mscclpp._core.native import HEADER
 from mscclpp._core.native_build import compiled, device_headers
 from mscclpp._core.native_host import HostCommunicator
-from mscclpp._core.native_source import device_text, host_text, with_own_headers
+from mscclpp._core.native_includes import with_own_headers
+from mscclpp._core.native_source import device_text, host_text
 from mscclpp._core.types import DataType, ReduceOp
 from mscclpp_rs import Error, UnsupportedError
 from mscclpp_rs._native import KernelModule, compile_image, has_devices

@@ -8,16 +8,14 @@ without the bodies of kernels, and with launches as calls. Device code is what k
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from mscclpp._core.native_items import Item, after_angles, items
 from mscclpp._core.native_tokens import Token, closing, tokens
 from mscclpp_rs import InvalidInputError
 
-__all__ = ["device_text", "has_host_code", "host_text", "with_own_headers"]
+__all__ = ["device_text", "has_host_code", "host_text"]
 
 _INCLUDE = re.compile(r"#\s*include\s*([<\"])([^>\"]+)[>\"]")
-_QUOTED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"([^\"\n]+)\"[^\n]*$", re.MULTILINE)
 _OF_DEVICES = frozenset({"__global__", "__device__", "__constant__", "__managed__"})
 _DEFINE = re.compile(r"#\s*define\s+\w+(?:\([^)]*\))?")
 _CONTINUED = re.compile(r"\\\r?\n")
@@ -31,27 +29,6 @@ def has_host_code(text: str) -> bool:
     """Returns whether a source has host code: whether it includes headers of the C++ interface or of Python."""
     names = (match[2] for match in _INCLUDE.finditer(text))
     return any(name == "Python.h" or name.startswith(("mscclpp/", "pybind11/")) for name in names)
-
-
-def with_own_headers(name: str, text: str, folder: Path) -> str:
-    """Returns a source with the texts of the headers in its folder, each once."""
-    seen: set[Path] = set()
-
-    def expand(name: str, text: str, folder: Path) -> str:
-        def replace(match: re.Match[str]) -> str:
-            path = (folder / match[1]).resolve()
-            if not path.is_file():
-                return match[0]
-            after = f'#line {text.count(chr(10), 0, match.end()) + 2} "{name}"'
-            if path in seen:
-                return ""
-            seen.add(path)
-            inner = expand(match[1], path.read_text(encoding="utf-8"), path.parent)
-            return f'#line 1 "{match[1]}"\n{inner}\n{after}'
-
-        return _QUOTED.sub(replace, text)
-
-    return expand(name, text, folder)
 
 
 class _Edits:
