@@ -149,6 +149,25 @@ PYBIND11_MODULE(x, m) { m.def("f", [] { return 1; }); }
         numbers = [[line.strip() for line in text.splitlines()].index("namespace ns {") for text in (found, text)]
         self.assertEqual(numbers[0] - 3, numbers[1])
 
+    def test_names_of_constants_and_namespaces_are_found(self) -> None:
+        for declaration, names in (
+            ("const int N = 4, M = 5;", ["N", "M"]),
+            ("constexpr int a[2] = {1, 2}, b{3}, c(4), d = f(5, 6), e;", ["a", "b", "c", "d", "e"]),
+            ("constexpr int a = pair<1, 2>::of, b = c < d, e = 3;", ["a", "b", "e"]),
+            ("namespace n = a::b;", ["n"]),
+        ):
+            for name in names:
+                text = f"{declaration}\n__global__ void k() {{ use({name}); }}"
+                self.assertEqual(lines(device_text("x.cu", text, []))[0], declaration, name)
+        # Not what stands in types and values.
+        for declaration in (
+            "static const std::map<int, float> table = {{1, 2}};",
+            "const auto first = value_of<int, long>::of;",
+            "const auto second = text{1};",
+        ):
+            text = f"{declaration}\n__global__ void k(int of, long text) {{}}"
+            self.assertNotIn(declaration, device_text("x.cu", text, []))
+
     def test_declarations_of_shared_memory_that_are_not_supported_are_refused(self) -> None:
         for declaration, message in (
             ("extern __shared__ char x[4];", "x.cu:2: expected an array without a size"),

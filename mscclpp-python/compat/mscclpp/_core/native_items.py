@@ -70,6 +70,8 @@ def _declaration(code: list[Token], begin: int, name: str, text: str) -> Item:
     at = begin
     names: set[str] = set()
     keyword, has_class, has_parameters, has_value, is_enum = code[begin].text, False, False, False, False
+    # Whether the present one of several variables has an argument list, as a constructor's.
+    has_list = False
     last_word = ""
     is_constant = is_named = False
     while at < len(code):
@@ -92,18 +94,24 @@ def _declaration(code: list[Token], begin: int, name: str, text: str) -> Item:
         elif token.kind == "directive":
             # Conditions within a declaration belong to it.
             pass
-        elif token.text in (";", ",", "=", "[") and not has_parameters and not has_value:
+        elif token.text in (";", ",", "=", "[") and not has_list and not has_value:
             names.add(last_word)
         if token.text in ("(", "["):
             if token.text == "(" and not has_value:
                 names.add(last_word)
-                has_parameters = True
+                has_parameters = has_list = True
             at = closing(code, at, name, text)
+        elif token.text == "<" and at > begin and code[at - 1].kind == "word" and last_word != "operator":
+            # Commas in template arguments are not between variables.
+            at = _end_of_arguments(code, at, has_value)
         elif token.text == "=" and last_word != "operator":
             has_value = True
+        elif token.text == ",":
+            # The next variable of the declaration.
+            has_value = has_list = False
         elif token.text == "{":
             end = closing(code, at, name, text)
-            if not has_parameters and not has_class:
+            if not has_parameters and not has_class and not has_value:
                 names.add(last_word)
             if is_enum and not has_value:
                 names.update(inner.text for inner in code[at:end] if inner.kind == "word")
@@ -121,11 +129,27 @@ def _declaration(code: list[Token], begin: int, name: str, text: str) -> Item:
             break
         at += 1
     is_namespaces = keyword == "using" and begin + 1 < len(code) and code[begin + 1].text == "namespace"
-    is_type = keyword in ("using", "typedef") or has_class and not has_parameters
+    # A namespace with another name is one, too.
+    is_type = keyword in ("using", "typedef", "namespace") or has_class and not has_parameters
     if keyword == "typedef":
         names.add(last_word)
     is_shared = is_type or is_constant and (not has_parameters or any(t.text == "constexpr" for t in code[begin:at]))
     return _made(code, begin, max(at, begin + 1), names, is_shared, is_namespaces)
+
+
+def _end_of_arguments(code: list[Token], at: int, is_value: bool) -> int:
+    """Returns the index of the sign that ends the template arguments which a sign may begin; that of the sign itself if it compares."""
+    angles = brackets = 0
+    for index in range(at, len(code)):
+        sign = code[index].text
+        brackets += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(sign, 0)
+        if brackets < 0 or sign == ";" and brackets == 0:
+            break
+        angles += {"<": 1, ">": -1}.get(sign, 0) if brackets == 0 else 0
+        if angles == 0 and brackets == 0:
+            follows = code[index + 1].text if index + 1 < len(code) else ""
+            return at if is_value and follows not in ("(", "{", ":", ",", ";") else index
+    return at
 
 
 def after_angles(code: list[Token], at: int) -> int:
