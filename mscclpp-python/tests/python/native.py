@@ -62,6 +62,10 @@ class Division(unittest.TestCase):
             ("#include <pybind11/pybind11.h>", True),
             ('#include "mscclpp_native.h"', False),
             ("// mscclpp/core.hpp", False),
+            ("// #include <mscclpp/core.hpp>", False),
+            ("/*\n#include <mscclpp/core.hpp>\n*/", False),
+            ('const char* text = R"(\n#include <Python.h>\n)";', False),
+            ("/* */ #include <Python.h> // for modules", True),
         ):
             self.assertEqual(has_host_code(text), expected, text)
 
@@ -167,6 +171,19 @@ PYBIND11_MODULE(x, m) { m.def("f", [] { return 1; }); }
         ):
             text = f"{declaration}\n__global__ void k(int of, long text) {{}}"
             self.assertNotIn(declaration, device_text("x.cu", text, []))
+
+    def test_shared_memory_is_declared_by_macros(self) -> None:
+        for declaration, expected in (
+            ("extern __shared__ char s[];", "MSCCLPP_SHARED_OF_LAUNCH(s, char s);"),
+            ("extern __align__(16) __shared__ char s[];", "MSCCLPP_SHARED_OF_LAUNCH(s, __align__(16) char s);"),
+            ("extern __shared__ __align__(16) char s[];", "MSCCLPP_SHARED_OF_LAUNCH(s, __align__(16) char s);"),
+            ("alignas(8) volatile extern __shared__ int s[];", "MSCCLPP_SHARED_OF_LAUNCH(s, alignas(8) volatile int s);"),
+            ("static __shared__ T<1, 2> s[4][5];", "MSCCLPP_SHARED(s, T<1, 2> s[4][5]);"),
+            ("a::T __shared__ s[2];", "MSCCLPP_SHARED(s, a::T s[2]);"),
+            ("__align__(16) __shared__ float s;", "MSCCLPP_SHARED(s, __align__(16) float s);"),
+        ):
+            found = device_text("x.cu", f"__global__ void k() {{\n{declaration}\n}}", [])
+            self.assertEqual(" ".join(lines(found)[1].split()).replace(", ", ",").replace(",", ", "), expected)
 
     def test_declarations_of_shared_memory_that_are_not_supported_are_refused(self) -> None:
         for declaration, message in (

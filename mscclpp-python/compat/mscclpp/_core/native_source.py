@@ -27,7 +27,8 @@ _BOUNDS = frozenset({"__launch_bounds__", "__cluster_dims__", "__maxnreg__"})
 
 def has_host_code(text: str) -> bool:
     """Returns whether a source has host code: whether it includes headers of the C++ interface or of Python."""
-    names = (match[2] for match in _INCLUDE.finditer(text))
+    includes = (_INCLUDE.match(token.text) for token in tokens(text) if token.kind == "directive")
+    names = (include[2] for include in includes if include is not None)
     return any(name == "Python.h" or name.startswith(("mscclpp/", "pybind11/")) for name in names)
 
 
@@ -42,6 +43,10 @@ class _Edits:
         """Replaces a part, and keeps its lines."""
         lines = self._text.count("\n", begin, end) - by.count("\n")
         self._edits.append((begin, end, by + "\n" * lines))
+
+    def insert(self, at: int, text: str) -> None:
+        """Inserts a text before what is at an index."""
+        self._edits.append((at, at, text))
 
     def made(self) -> str:
         parts, at = [], 0
@@ -91,7 +96,7 @@ def _launch_by_calls(code: list[Token], edits: _Edits, name: str, text: str) -> 
         if _is_run(code, index, "<", 3):
             begin = code[_callee(code, index, name, text)].begin
             end = _end_of_launch(code, index, name, text)
-            edits.replace(begin, begin, "::mscclpp::native::launch<(&")
+            edits.insert(begin, "::mscclpp::native::launch<(&")
             edits.replace(token.begin, code[index + 2].end, ")>(")
             edits.replace(code[end].begin, code[end + 2].end, ")")
 
@@ -235,10 +240,22 @@ def _adapt(code: list[Token], item: Item, edits: _Edits, name: str, text: str) -
         index += 1
 
 
+def _ends_statement(code: list[Token], at: int) -> bool:
+    """Returns whether what follows a token is another statement: after a semicolon, brace, directive or label."""
+    token = code[at]
+    is_scope = any(code[other].text == ":" for other in (at - 1, at + 1) if 0 <= other < len(code))
+    return token.kind == "directive" or token.text in (";", "{", "}") or token.text == ":" and not is_scope
+
+
 def _declare_shared(code: list[Token], at: int, item: Item, edits: _Edits, name: str, text: str) -> int:
     """Declares a variable of shared memory by a macro. Returns the index of the token before the semicolon."""
     line = text.count("\n", 0, code[at].begin) + 1
-    is_of_launch = at > item.begin and code[at - 1].text == "extern"
+    # The declaration, with its attributes and without words for the storage.
+    begin = at
+    while begin > item.begin and not _ends_statement(code, begin - 1):
+        begin -= 1
+    storage = [token for token in code[begin:at] if token.text in ("extern", "static")]
+    is_of_launch = any(token.text == "extern" for token in storage)
     variable, end = "", at + 1
     while end < item.end and code[end].text != ";":
         if code[end].text == ",":
@@ -250,12 +267,15 @@ def _declare_shared(code: list[Token], at: int, item: Item, edits: _Edits, name:
         elif code[end].kind == "word":
             variable = code[end].text
         end += 1
+    for token in (*storage, code[at]):
+        edits.replace(token.begin, token.end, "")
+    start = code[begin].begin
     if not is_of_launch:
-        edits.replace(code[at].begin, code[at].end, f"MSCCLPP_SHARED({variable}, ")
-        edits.replace(code[end - 1].end, code[end - 1].end, ")")
+        edits.insert(start, f"MSCCLPP_SHARED({variable}, ")
+        edits.insert(code[end - 1].end, ")")
         return end - 1
     if [token.text for token in code[end - 2 : end]] != ["[", "]"]:
         raise InvalidInputError(f"{name}:{line}: expected an array without a size after 'extern __shared__', found another declaration")
-    edits.replace(code[at - 1].begin, code[at].end, f"MSCCLPP_SHARED_OF_LAUNCH({variable}, ")
+    edits.insert(start, f"MSCCLPP_SHARED_OF_LAUNCH({variable}, ")
     edits.replace(code[end - 2].begin, code[end - 1].end, ")")
     return end - 1
