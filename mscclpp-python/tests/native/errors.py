@@ -31,6 +31,9 @@ static std::shared_ptr<void> connect(std::shared_ptr<mscclpp::Communicator> comm
   auto connection = comm->connect(mscclpp::Transport::CudaIpc, peer).get();
   auto own = comm->registerMemory(const_cast<void*>(input), bytes, mscclpp::Transport::CudaIpc);
   if (fault == 1 && rank == 0) throw std::out_of_range("no context on rank 0");
+  if (fault == 10 && rank == 0) throw 42;
+  if (fault == 11 && rank == 0) throw std::invalid_argument("caf\\xe9");
+  if (fault == 12 && rank == 0) comm->sendMemory(comm->registerMemory(const_cast<void*>(input), SIZE_MAX, mscclpp::Transport::CudaIpc), peer);
   if (fault == 2) MSCCLPP_CUDATHROW(cudaMemcpy(const_cast<void*>(input), reinterpret_cast<void*>(8), 1, cudaMemcpyDeviceToDevice));
   if (fault != 3 || rank != 0) comm->sendMemory(own, peer);
   auto remote = comm->recvMemory(peer).get();
@@ -108,6 +111,14 @@ def main() -> None:
     else:
         error = raises(mscclpp_rs.Error, "rank 0 has failed", execute, 1)
         assert isinstance(error, mscclpp_rs.Error) and error.root_cause == 0 and error.reason == "no context on rank 0", error
+    # Whatever it is, and before a round in which the other one takes part.
+    for fault, kind, reason in (
+        (10, RuntimeError, "the native algorithm has thrown what is no std::exception"),
+        (11, ValueError, "caf\ufffd"),
+        (12, mscclpp_rs.InvalidInputError, "registerMemory: expected a range that ends below 2^64"),
+    ):
+        error = raises(kind if rank == 0 else mscclpp_rs.Error, reason, execute, fault)
+        assert rank == 0 or isinstance(error, mscclpp_rs.Error) and error.root_cause == 0, error
     raises(mscclpp_rs.Error, "failed at faulty.cu:" if rank == 0 else "", execute, 2)
     raises(mscclpp_rs.Error, "waits for memory of rank 0 with tag 0", execute, 3)
     raises(mscclpp_rs.MismatchError, "[0] on rank 0 and [1] on rank 1", execute, 4)
