@@ -11,10 +11,12 @@
 namespace py = pybind11;
 
 #define FIRST(of) (of).x
+#define RUN(kernel, ...) \
+  (kernel)<<<1, 64, 0, stream>>>(__VA_ARGS__)
 
 namespace {
 
-constexpr int kWarp = 32;
+constexpr int kWarp = 32, kLane = 3;
 enum class Step : int { kFirst = 7, kSecond };
 
 __device__ mscclpp::DeviceSyncer syncer;
@@ -31,7 +33,7 @@ __global__ void dimensions(int* output, shapes::Rectangle rectangle) {
 
 template <typename T, int N>
 __global__ void __launch_bounds__(64) reversed(const T* input, T* output) {
-  extern __shared__ T of_launch[];
+  extern __align__(16) __shared__ T of_launch[];
   __shared__ T fixed[N];
   of_launch[threadIdx.x] = input[threadIdx.x];
   if (threadIdx.x < N) fixed[threadIdx.x] = input[threadIdx.x];
@@ -44,7 +46,7 @@ __global__ void shuffled(int* output) {
   int value = threadIdx.x;
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffff, value, lanes);
   __syncwarp();
-  output[threadIdx.x] = value + __shfl_sync(0xffffffff, threadIdx.x, 3);
+  output[threadIdx.x] = value + __shfl_sync(0xffffffff, threadIdx.x, kLane);
 }
 
 }  // namespace
@@ -145,7 +147,7 @@ static mscclpp::CommResult launch(const Context& context, int number, const int*
       reversed<int, 8><<<1, bytes / 4, bytes, stream>>>(input, output);
       break;
     case 2:
-      ::shuffled<<<1, 64, 0, stream>>>(output);
+      RUN(::shuffled, output);
       break;
     case 3:
       counted<<<3, 40, 0, stream>>>(output);
