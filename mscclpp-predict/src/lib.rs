@@ -18,7 +18,7 @@ mod prediction;
 mod simulation;
 mod topology;
 
-pub use bound::{Bound, BoundError, Certificate, Direction, lower_bound};
+pub use bound::{Bound, BoundError, Certificate, Direction, lower_bound, lower_bound_of_root};
 pub use error::PredictError;
 pub use machine::{Accuracy, Constant, Constants, Link, LinkEnd, Machine, MachineError, Tier};
 pub use page::render_html;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use mscclpp_core::check::check;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::raw::PlanTree;
-use mscclpp_predict::{Bound, Cause, Machine, PredictError, Prediction, lower_bound, predict, render_html};
+use mscclpp_predict::{Bound, Cause, Machine, PredictError, Prediction, lower_bound_of_root, predict, render_html};
 use serde_json::{Value, json};
 
 use super::bound::us;
@@ -40,7 +40,9 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
         other => Error::Usage(other.to_string()),
     })?;
     // A custom collective has no bound.
-    let bound = lower_bound(plan.collective.kind, &machine, plan.ranks.len() as u32, args.size).ok();
+    let bound =
+        lower_bound_of_root(plan.collective.kind, plan.collective.root, &machine, plan.ranks.len() as u32, args.size)
+            .ok();
     if let Some(path) = &args.html {
         let lines = summary(args, &machine, &plan, &found, bound.as_ref());
         write_file(path, render_html(&plan, &found, &lines).as_bytes())?;

@@ -40,6 +40,14 @@ pub enum BoundError {
         /// The number of ranks.
         found: u32,
     },
+    /// A root that is none of the ranks.
+    #[error("expected a root below {ranks}, the number of ranks, found {found}; use one of the ranks")]
+    Root {
+        /// The number of ranks.
+        ranks: u32,
+        /// The root.
+        found: u32,
+    },
     /// Ranks with too many different links, for which bounds take too long.
     #[error(
         "expected ranks with links of at most {limit} kinds on machine `{machine}`, found {found}; use `gpu` or ranges such as `gpu0-3` in its links"
@@ -102,7 +110,7 @@ pub struct Bound {
 const MAX_KINDS: usize = 256;
 
 /// Returns a time that no algorithm for a collective is below, for messages of the given number of bytes: the larger of a
-/// rank's input and output.
+/// rank's input and output. The root of a broadcast or a reduce is rank 0; [`lower_bound_of_root`] has others.
 ///
 /// # Cost
 /// A few maximum flows per kind of rank: ranks that are ends of the same links of a node, in equal nodes, are of one kind.
@@ -110,11 +118,28 @@ const MAX_KINDS: usize = 256;
 /// # Errors
 /// [`BoundError`].
 pub fn lower_bound(kind: CollectiveKind, machine: &Machine, ranks: u32, bytes: u64) -> Result<Bound, BoundError> {
+    lower_bound_of_root(kind, 0, machine, ranks, bytes)
+}
+
+/// Returns [`lower_bound`] for a root of a broadcast or a reduce; other collectives have none, so their bound is the same for each.
+///
+/// # Errors
+/// [`BoundError`].
+pub fn lower_bound_of_root(
+    kind: CollectiveKind,
+    root: u32,
+    machine: &Machine,
+    ranks: u32,
+    bytes: u64,
+) -> Result<Bound, BoundError> {
     if machine.ranks < 2 {
         return Err(BoundError::OneRank(machine.name.clone()));
     }
     if !(2..=machine.ranks).contains(&ranks) {
         return Err(BoundError::Ranks { machine: machine.name.clone(), limit: machine.ranks, found: ranks });
+    }
+    if root >= ranks {
+        return Err(BoundError::Root { ranks, found: root });
     }
     if matches!(kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. }) {
         return Err(BoundError::Collective(kind.name()));
@@ -133,18 +158,19 @@ pub fn lower_bound(kind: CollectiveKind, machine: &Machine, ranks: u32, bytes: u
         return Ok(of_latency);
     }
     let topology = Topology::of(machine, ranks);
+    let root = if matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Reduce) { root as usize } else { 0 };
     let graph = Graph::of(&topology);
     let reversed = graph.reversed();
     let is_connected = match kind {
-        CollectiveKind::Broadcast => graph.reaches_all(0),
-        CollectiveKind::Reduce => reversed.reaches_all(0),
+        CollectiveKind::Broadcast => graph.reaches_all(root),
+        CollectiveKind::Reduce => reversed.reaches_all(root),
         _ => graph.reaches_all(0) && reversed.reaches_all(0),
     };
     let disconnected = || BoundError::Disconnected(machine.name.clone());
     if !is_connected {
         return Err(disconnected());
     }
-    let kinds = graph.representatives(Some(0)).len();
+    let kinds = graph.representatives(Some(root)).len();
     if kinds > MAX_KINDS {
         return Err(BoundError::Kinds { machine: machine.name.clone(), limit: MAX_KINDS, found: kinds });
     }
@@ -159,8 +185,8 @@ pub fn lower_bound(kind: CollectiveKind, machine: &Machine, ranks: u32, bytes: u
             }
             graph.cut(None).into_iter().chain(graph.classes(machine.multicast)).reduce(Cut::tighter)
         }
-        CollectiveKind::Broadcast => graph.cut(Some(0)),
-        CollectiveKind::Reduce => reversed.cut(Some(0)),
+        CollectiveKind::Broadcast => graph.cut(Some(root)),
+        CollectiveKind::Reduce => reversed.cut(Some(root)),
         CollectiveKind::AllToAll => graph.best_set(|inside| inside * (n - inside) / n),
         _ => graph.best_set(|_| 1.0),
     };

@@ -2,7 +2,7 @@
 
 use mscclpp_plan::collective::CollectiveKind::{self, AllGather, AllReduce, AllToAll, ReduceScatter};
 
-use super::{BoundError, Direction, lower_bound};
+use super::{BoundError, Direction, lower_bound, lower_bound_of_root};
 use crate::machine::Machine;
 
 /// A machine without constants: its ranks, and its links as ends and bandwidth.
@@ -152,6 +152,21 @@ fn cut_of_a_reduce_scatter_is_entered() {
     let slow = machine(8, 8, false, &[("gpu0-6", "switch", 450.0), ("gpu7", "switch", 225.0)]);
     let direction = |kind| lower_bound(kind, &slow, 8, 1 << 30).expect("a bound").certificate.expect("a cut").direction;
     assert_eq!([AllGather, ReduceScatter].map(direction), [Direction::Leave, Direction::Enter]);
+}
+
+#[test]
+fn slow_links_of_rank_0_bound_the_root_alone_that_it_is() {
+    let links = "[[link]]\nfrom = \"gpu0\"\nto = \"s\"\ngb_per_s = 1\none_way = true\nsource = \"test\"\n\
+        [[link]]\nfrom = \"s\"\nto = \"gpu0\"\ngb_per_s = 100\none_way = true\nsource = \"test\"\n\
+        [[link]]\nfrom = \"gpu1-3\"\nto = \"s\"\ngb_per_s = 100\nsource = \"test\"\n";
+    let text = format!("name = \"m\"\ndescription = \"d\"\nranks = 4\nranks_per_node = 4\n{links}");
+    let slow = Machine::parse(&text).expect("it is valid");
+    let of_root = |kind, root| lower_bound_of_root(kind, root, &slow, 4, 1 << 30).expect("a bound").algbw_gb_per_s;
+    assert_eq!([0, 1].map(|root| of_root(CollectiveKind::Broadcast, root)), [1.0, 100.0]);
+    // Rank 0 sends its input to every other root.
+    assert_eq!([0, 1].map(|root| of_root(CollectiveKind::Reduce, root)), [100.0, 1.0]);
+    let error = lower_bound_of_root(CollectiveKind::Reduce, 4, &slow, 4, 1).expect_err("no such rank");
+    assert_eq!(error, BoundError::Root { ranks: 4, found: 4 });
 }
 
 #[test]
