@@ -40,6 +40,9 @@ const MAX_EDGES: u64 = 1 << 17;
 /// Reads a machine description. Bases are built in, and their bases do not lead back to them, so this ends.
 pub(super) fn read(text: &str) -> Result<Machine, MachineError> {
     let file: File = toml::from_str(text).map_err(|error| MachineError::Syntax(error.to_string().trim().to_owned()))?;
+    if let Ok(table) = toml::from_str(text) {
+        printable("", &toml::Value::Table(table))?;
+    }
     let base = match &file.base {
         None => None,
         Some(name) => {
@@ -97,6 +100,28 @@ pub(super) fn read(text: &str) -> Result<Machine, MachineError> {
         return Err(invalid("link", reason));
     }
     Ok(machine)
+}
+
+/// Refuses control characters in texts: they go to terminals, and into functions that are generated.
+fn printable(field: &str, value: &toml::Value) -> Result<(), MachineError> {
+    match value {
+        toml::Value::String(text) => match text.chars().find(|character| character.is_control()) {
+            Some(found) => Err(invalid(
+                field,
+                format!("expected a text without control characters, found {found:?}; remove it or write a space"),
+            )),
+            None => Ok(()),
+        },
+        toml::Value::Array(values) => {
+            (0..).zip(values).try_for_each(|(number, value)| printable(&format!("{field}[{number}]"), value))
+        }
+        toml::Value::Table(table) => table.iter().try_for_each(|(key, value)| {
+            // The name of a field is a text, too.
+            printable(&format!("name in `{field}`"), &toml::Value::String(key.clone()))?;
+            printable(&if field.is_empty() { key.clone() } else { format!("{field}.{key}") }, value)
+        }),
+        _ => Ok(()),
+    }
 }
 
 impl Machine {

@@ -24,6 +24,16 @@ fn accuracy(mean: &str, worst: &str, held_out: u32) -> String {
 fn mistake_in_a_file_is_an_error_that_names_the_field() {
     assert!(Machine::parse(VALID).is_ok());
     for (valid, wrong, expected) in [
+        (
+            "\"m\"",
+            "\"m\\nfn f() {}\"",
+            "name: expected a text without control characters, found '\\n'; remove it or write a space",
+        ),
+        (
+            "source = \"s\"\n[",
+            "source = \"\\u001b[31m\"\n[",
+            "link[0].source: expected a text without control characters, found '\\u{1b}'; remove it or write a space",
+        ),
         ("ranks = 4", "ranks = 0", "ranks: expected 1 to 4096, found 0"),
         ("ranks_per_node = 2", "ranks_per_node = 3", "ranks_per_node: expected a divisor of ranks, found 3"),
         ("gb_per_s = 1", "gb_per_s = 0", "link[0].gb_per_s: expected 0.000001 to 1000000, found 0"),
