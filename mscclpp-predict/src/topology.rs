@@ -109,8 +109,8 @@ impl Topology {
         &self.incoming[element]
     }
 
-    /// Returns the edges of the paths on which a byte takes the least time, from an element to every other one; ties are broken
-    /// by the order of links. `None` for elements that it does not reach.
+    /// Returns the edges of the paths on which a byte takes the least time, from an element to every rank; ties are broken
+    /// by the order of links. `None` for ranks that it does not reach.
     pub fn routes(&self, from: usize) -> Vec<Option<Vec<usize>>> {
         let mut by: Vec<Option<usize>> = vec![None; self.names.len()];
         let mut cost = vec![f64::INFINITY; self.names.len()];
@@ -131,7 +131,7 @@ impl Topology {
                 }
             }
         }
-        (0..self.names.len())
+        (0..self.num_ranks)
             .map(|to| {
                 let mut path = Vec::new();
                 let mut at = to;
