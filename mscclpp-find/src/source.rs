@@ -25,6 +25,12 @@ fn attribute(spec: &AlgoSpec, params: &[(&str, usize)]) -> String {
     add(spec.double_scratch, "double_scratch".to_owned());
     add(spec.threads_per_block != default.threads_per_block, format!("threads_per_block = {}", spec.threads_per_block));
     add(spec.buffer_alignment != default.buffer_alignment, format!("buffer_alignment = {}", spec.buffer_alignment));
+    let sizes = (spec.min_message_size, spec.max_message_size);
+    add(sizes != (0, u64::MAX), format!("message_size = {}..={}", sizes.0, sizes.1));
+    let is_list = spec.tags.values().all(|value| *value == 1);
+    let tag = |(tag, value): (&String, &i64)| if is_list { format!("{tag:?}") } else { format!("{tag} = {value}") };
+    let tags = spec.tags.iter().map(tag).collect::<Vec<_>>().join(", ");
+    add(!tags.is_empty(), if is_list { format!("tags = [{tags}]") } else { format!("tags({tags})") });
     let values: Vec<String> = params.iter().map(|(name, value)| format!("{name} = [{value}]")).collect();
     add(!values.is_empty(), format!("params({})", values.join(", ")));
     format!("#[collective({})]\n", words.join(", "))
@@ -32,7 +38,8 @@ fn attribute(spec: &AlgoSpec, params: &[(&str, usize)]) -> String {
 
 /// Returns lines as the documentation of a file.
 fn docs(about: &[String]) -> String {
-    about.iter().map(|line| format!("//! {line}").trim_end().to_owned() + "\n").collect()
+    let lines = about.iter().flat_map(|text| text.split(['\n', '\r']));
+    lines.map(|line| format!("//! {line}").trim_end().to_owned() + "\n").collect()
 }
 
 /// Returns a file with a function. `about` are lines that say what it is.
@@ -54,25 +61,78 @@ pub(crate) fn of_builtin(
 ) -> String {
     let docs = docs(about);
     let params: Vec<_> = algorithm.params().iter().map(|param| param.name).zip(arguments.iter().copied()).collect();
-    let mut text = String::new();
-    let mut in_attribute = false;
-    for line in algorithm.source().lines().take_while(|line| *line != "/// Entry in the registry.") {
+    let (mut imports, mut kept) = (Vec::new(), Vec::new());
+    let lines: Vec<&str> =
+        algorithm.source().lines().take_while(|line| *line != "/// Entry in the registry.").collect();
+    let mut at = 0;
+    while let Some(&line) = lines.get(at) {
         if line.starts_with("#[collective(") {
-            text += &attribute(spec, &params);
-            in_attribute = true;
-        }
-        if in_attribute {
-            in_attribute = !line.ends_with(")]");
+            let end_of = |from: usize, is_end: &dyn Fn(&str) -> bool| {
+                lines[from..].iter().position(|line| is_end(line)).map_or(lines.len(), |count| from + count + 1)
+            };
+            let attribute_end = end_of(at, &|line| line.ends_with(")]"));
+            let is_named = lines.get(attribute_end).is_some_and(|line| {
+                line.strip_prefix("pub fn ").is_some_and(|rest| rest.split('(').next() == Some(algorithm.name()))
+            });
+            if is_named {
+                kept.push(attribute(spec, &params).trim_end().to_owned());
+                at = attribute_end;
+            } else {
+                // The other function of the file, and its documentation.
+                while kept.last().is_some_and(|line| line.starts_with("///") || line.starts_with("#[")) {
+                    kept.pop();
+                }
+                at = end_of(attribute_end, &|line| line == "}");
+            }
             continue;
         }
-        // The empty lines of what is left out would follow each other.
-        if line.starts_with("use crate::") || (line.is_empty() && text.ends_with("\n\n")) {
-            continue;
+        at += 1;
+        match line.strip_prefix("use ") {
+            Some(path) if path.starts_with("crate::") => {}
+            Some(path) => {
+                let path = path.replace("mscclpp_core::dsl::", "mscclpp::dsl::");
+                let path = path.replace("mscclpp_core::types::", "mscclpp::dsl::");
+                imports.push(path.replace("mscclpp_macros::collective", "mscclpp::collective"));
+            }
+            // Empty lines around what is left out would follow each other.
+            None if line.is_empty() && kept.last().is_none_or(String::is_empty) => {}
+            None => kept.push(line.to_owned()),
         }
-        let line = line.replace("use mscclpp_core::dsl::", "use mscclpp::dsl::");
-        let line = line.replace("use mscclpp_core::types::", "use mscclpp::dsl::");
-        text += line.replace("use mscclpp_macros::collective", "use mscclpp::collective").trim_end();
-        text.push('\n');
     }
-    format!("{docs}//!\n{}\n", text.trim_end())
+    imports.sort();
+    // The imports are after the documentation of the file.
+    let place = kept.iter().position(String::is_empty).map_or(kept.len(), |place| place + 1);
+    let imports = imports.into_iter().map(|path| format!("use {path}"));
+    kept.splice(place..place, imports.chain([String::new()]));
+    format!("{docs}//!\n{}\n", kept.join("\n").trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attribute_replaces_that_of_the_named_function_alone() {
+        for algorithm in mscclpp_algorithms::all() {
+            let name = algorithm.name();
+            let nodes = *algorithm.num_nodes().start();
+            let mut spec = algorithm.spec(8 * nodes.max(1), 8);
+            spec.min_message_size = 1 << 10;
+            spec.tags = [("default".to_owned(), 1), ("fast".to_owned(), 3)].into();
+            let arguments = vec![1; algorithm.params().len()];
+            let text = of_builtin(
+                algorithm,
+                &spec,
+                &arguments,
+                &["About.".to_owned(), String::new(), "More\nlines.".to_owned()],
+            );
+            assert_eq!(text.matches("#[collective(").count(), 1, "{name}: {text}");
+            assert_eq!(text.matches("\npub fn ").count(), 1, "{name}: {text}");
+            let params: Vec<_> = algorithm.params().iter().map(|param| (param.name, 1)).collect();
+            let expected = format!("{}pub fn {name}(", attribute(&spec, &params));
+            assert!(text.contains(&expected), "{name}: {text}");
+            assert!(!text.contains("\n\n\n") && text.lines().all(|line| line == line.trim_end()), "{name}: {text}");
+            assert!(text.starts_with("//! About.\n//!\n//! More\n//! lines.\n//!\n//! "), "{name}: {text}");
+        }
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! All-pairs all-reduce with packets: 2 steps, 4(P-1)/P of the message sent per rank, 2P chunks of scratch.
 
-use mscclpp::dsl::Program;
 use mscclpp::collective;
+use mscclpp::dsl::Program;
 
 /// Every rank sends each peer the peer's part as packets, reduces the parts that it receives and sends the result to
 /// all ranks.
