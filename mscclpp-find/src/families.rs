@@ -8,9 +8,6 @@ use crate::request::Request;
 /// Numbers of thread blocks that share a transfer.
 const PARALLEL_BLOCKS: [u32; 9] = [1, 2, 4, 8, 12, 16, 24, 32, 64];
 
-/// Most thread blocks of a rank that are tried without a limit: those of the devices with the fewest multiprocessors.
-pub(crate) const MAX_BLOCKS: u32 = 108;
-
 /// Maximum product of pairs of ranks and thread blocks that share a transfer: algorithms have a bounded number of operations for each.
 const MAX_PAIRS: u64 = 1 << 19;
 
@@ -18,7 +15,7 @@ const MAX_PAIRS: u64 = 1 << 19;
 pub(crate) fn candidates(request: &Request) -> Vec<Origin> {
     let ranks = request.num_ranks;
     let per_node = request.machine.ranks_per_node.min(ranks);
-    let max_blocks = request.max_blocks.unwrap_or(MAX_BLOCKS);
+    let max_blocks = request.block_limit();
     let multicast = request.machine.multicast;
     algorithms::all()
         .iter()

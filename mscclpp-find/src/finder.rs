@@ -9,7 +9,6 @@ use mscclpp_predict::{Bound, BoundError, Machine, Predictor, lower_bound};
 use thiserror::Error;
 
 use crate::candidate::{Candidate, Origin, num_blocks};
-use crate::families::MAX_BLOCKS;
 use crate::request::Request;
 use crate::{families, packed};
 
@@ -110,8 +109,11 @@ impl<'m> Finder<'m> {
         let bounds: Result<Vec<Bound>, _> =
             sizes.iter().map(|bytes| lower_bound(kind, machine, num_ranks, *bytes)).collect();
         // One candidate after the other, since the plans and executions of all would need much memory.
-        let simulated: Vec<Simulated> =
-            self.origins.iter().map(|origin| Simulated::of(origin, machine, sizes, max_blocks)).collect();
+        let simulated: Vec<Simulated> = self
+            .origins
+            .iter()
+            .map(|origin| Simulated::of(origin, machine, sizes, self.request.block_limit()))
+            .collect();
         let mut accepted: Vec<Option<Option<Arc<Candidate>>>> = vec![None; self.origins.len()];
         let mut rankings = Vec::new();
         for ((size, &bytes), bound) in sizes.iter().enumerate().zip(bounds?) {
@@ -172,12 +174,10 @@ struct Simulated {
 }
 
 impl Simulated {
-    fn of(origin: &Origin, machine: &Machine, sizes: &[u64], max_blocks: Option<u32>) -> Self {
+    fn of(origin: &Origin, machine: &Machine, sizes: &[u64], max_blocks: u32) -> Self {
         let Some(plan) = origin.build() else { return Self { num_blocks: 0, times: Vec::new() } };
         let num_blocks = num_blocks(&plan);
-        // The number of thread blocks of trees is known before they are built.
-        let max = max_blocks.unwrap_or(if matches!(origin, Origin::Builtin { .. }) { MAX_BLOCKS } else { u32::MAX });
-        if num_blocks > max {
+        if num_blocks > max_blocks {
             return Self { num_blocks, times: Vec::new() };
         }
         let mut predictor = Predictor::new(&plan);

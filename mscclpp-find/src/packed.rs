@@ -10,17 +10,12 @@ use crate::trees::{TreePlan, Windows};
 const UNITS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
 /// Numbers of instances.
 const INSTANCES: [u32; 4] = [1, 2, 4, 8];
-/// Most thread blocks of a rank that are tried without a limit.
-const MAX_BLOCKS: u32 = 128;
 
 /// Packs trees for the request, and returns every window and number of instances that fits.
 pub(crate) fn candidates(request: &Request) -> Vec<Origin> {
-    let max_blocks = request.max_blocks.unwrap_or(MAX_BLOCKS);
     let mut all = Vec::new();
     for trees in TreePlan::all(request.kind, request.machine, request.num_ranks) {
-        // Without a limit, one instance is always tried.
-        let fitting = max_blocks / trees.num_blocks().max(1);
-        let max = if request.max_blocks.is_none() { fitting.max(1) } else { fitting };
+        let max = request.block_limit() / trees.num_blocks().max(1);
         let instances = INSTANCES.into_iter().filter(move |count| *count <= max);
         let in_place = request.in_place.unwrap_or(false);
         if in_place && !trees.works_in_place() {
@@ -37,4 +32,26 @@ pub(crate) fn candidates(request: &Request) -> Vec<Origin> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_core::collective::CollectiveKind::AllReduce;
+    use mscclpp_predict::Machine;
+
+    use super::*;
+
+    #[test]
+    fn one_instance_is_limited_too() {
+        let text = "name = \"m\"\ndescription = \"d\"\nranks = 64\nranks_per_node = 64\n[[link]]\nfrom = \"gpu\"\n\
+            to = \"switch\"\ngb_per_s = 1\nsource = \"test\"\n";
+        let machine = Machine::parse(text).expect("it is valid");
+        let count = |max_blocks| {
+            let request = Request { kind: AllReduce, machine: &machine, num_ranks: 64, max_blocks, in_place: None };
+            candidates(&request).len()
+        };
+        // A rank of each of 64 roots has one thread block per direction.
+        assert_eq!(count(None), 0);
+        assert!(count(Some(128)) > 0);
+    }
 }

@@ -148,7 +148,7 @@ pub(crate) struct FindArgs {
     /// First and last size of a tuning table, which has the powers of two between them
     #[arg(long, value_name = "SIZE:SIZE", value_parser = range, conflicts_with = "size")]
     pub(crate) sizes: Option<(u64, u64)>,
-    /// Maximum number of thread blocks of a rank [default: 128]
+    /// Maximum number of thread blocks of a rank [default: 108, the fewest multiprocessors of a known device]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) blocks: Option<u32>,
     /// Only plans with one buffer for input and output
