@@ -24,6 +24,9 @@ use crate::source::function;
 /// Maximum number of ranks for which trees are packed.
 pub(crate) const MAX_RANKS: u32 = 64;
 
+/// Maximum number of elements of a machine for which trees are packed: they take memory that grows with its square.
+const MAX_ELEMENTS: usize = 512;
+
 /// How data moves over trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
@@ -50,8 +53,8 @@ pub(crate) struct TreePlan {
 }
 
 impl TreePlan {
-    /// Packs trees for a collective; several if it is not certain which roots are best. None between nodes, for other collectives, and where
-    /// ranks cannot reach each other.
+    /// Packs trees for a collective; several if it is not certain which roots are best. None between nodes, for other collectives, where
+    /// ranks cannot reach each other, and for more than 512 ranks, switches and hosts.
     pub(crate) fn all(kind: CollectiveKind, machine: &Machine, num_ranks: u32) -> Vec<Self> {
         let is_tree =
             matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce);
@@ -59,6 +62,9 @@ impl TreePlan {
             return Vec::new();
         }
         let topology = Topology::of(machine, num_ranks);
+        if topology.names.len() > MAX_ELEMENTS {
+            return Vec::new();
+        }
         let every: Vec<usize> = (0..topology.num_ranks).collect();
         let mut choices = vec![every.clone()];
         // What a root of an all-reduce sends more than others must pass its own links.

@@ -86,6 +86,17 @@ fn mesh_with_single_and_double_links() {
 }
 
 #[test]
+fn machine_with_many_elements_has_no_trees() {
+    let names: Vec<String> = (0..510).map(|number| format!("host{number}")).collect();
+    let links = |count: usize| -> Vec<(&str, &str, f64)> {
+        let pairs = names[..count].chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str(), 1.0));
+        pairs.chain([("gpu", "switch", 1.0)]).collect()
+    };
+    assert!(TreePlan::all(AllGather, &machine(2, &links(510)), 2).is_empty());
+    assert_eq!(TreePlan::all(AllGather, &machine(2, &links(508)), 2).len(), 1);
+}
+
+#[test]
 fn ranks_that_are_not_connected_have_no_trees() {
     let apart = machine(4, &[("gpu0-1", "left", 1.0), ("gpu2-3", "right", 1.0)]);
     assert!(TreePlan::all(AllReduce, &apart, 4).is_empty());
