@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mscclpp_core::check::check;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_predict::{Bound, BoundError, Machine, Predictor, lower_bound};
+use mscclpp_predict::{Bound, BoundError, Machine, PredictError, Predictor, lower_bound};
 use thiserror::Error;
 
 use crate::candidate::{Candidate, Origin, num_blocks};
@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::{families, packed};
 
 /// Why nothing was found.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 pub enum FindError {
     /// A collective or ranks for which no bound is known.
     #[error(transparent)]
@@ -28,9 +28,13 @@ pub enum FindError {
     },
     /// A machine on which no candidate runs.
     #[error(
-        "expected a plan for `{}` on {num_ranks} ranks of machine `{machine}`, found none that the checks accept and the links can carry{}",
+        "expected a plan for `{}` on {num_ranks} ranks of machine `{machine}`, found none with a time that the checks accept{}; {}",
         kind.name(),
-        match max_blocks { Some(max) => format!(" with at most {max} thread blocks; allow more"), None => "; add links".to_owned() }
+        max_blocks.map_or_else(String::new, |max| format!(" with at most {max} thread blocks")),
+        match first {
+            Some(error) => format!("the first one has no time: {error}"),
+            None => "allow more thread blocks, or use another size or number of ranks".to_owned(),
+        }
     )]
     None {
         /// The collective.
@@ -41,6 +45,9 @@ pub enum FindError {
         num_ranks: u32,
         /// The limit on thread blocks.
         max_blocks: Option<u32>,
+        /// Why the first candidate has no time, if one was simulated.
+        #[source]
+        first: Option<Box<PredictError>>,
     },
 }
 
@@ -136,7 +143,8 @@ impl<'m> Finder<'m> {
             }
             ranked.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
             if ranked.is_empty() {
-                return Err(FindError::None { kind, machine: machine.name.clone(), num_ranks, max_blocks });
+                let first = simulated.into_iter().find_map(|one| one.error).map(Box::new);
+                return Err(FindError::None { kind, machine: machine.name.clone(), num_ranks, max_blocks, first });
             }
             rankings.push(Ranking { bytes, bound, ranked, num_candidates: times.len(), num_refused });
         }
@@ -163,10 +171,13 @@ impl<'m> Finder<'m> {
 }
 
 /// What the timing model says of a candidate.
+#[derive(Default)]
 struct Simulated {
     num_blocks: u32,
     /// By size. What the links cannot carry, or is too large or not meant for a size, has no time.
     times: Vec<Option<Time>>,
+    /// Why the first size that is meant has none.
+    error: Option<PredictError>,
 }
 
 /// A time of the timing model.
@@ -188,18 +199,25 @@ impl Time {
 
 impl Simulated {
     fn of(origin: &Origin, machine: &Machine, sizes: &[u64], max_blocks: u32) -> Self {
-        let Some(plan) = origin.build() else { return Self { num_blocks: 0, times: Vec::new() } };
+        let Some(plan) = origin.build() else { return Self::default() };
         let num_blocks = num_blocks(&plan);
         if num_blocks > max_blocks {
-            return Self { num_blocks, times: Vec::new() };
+            return Self { num_blocks, ..Self::default() };
         }
         let mut predictor = Predictor::new(&plan);
+        let mut first = None;
         let mut time = |bytes: &u64| {
             let fits = (plan.min_message_size..=plan.max_message_size).contains(bytes);
-            let found = fits.then(|| predictor.predict(machine, *bytes, None).ok()).flatten()?;
-            Some(Time { us: found.time_us, partial: found.partial })
+            match fits.then(|| predictor.predict(machine, *bytes, None))? {
+                Ok(found) => Some(Time { us: found.time_us, partial: found.partial }),
+                Err(error) => {
+                    first.get_or_insert(error);
+                    None
+                }
+            }
         };
-        Self { num_blocks, times: sizes.iter().map(&mut time).collect() }
+        let times = sizes.iter().map(&mut time).collect();
+        Self { num_blocks, times, error: first }
     }
 }
 
