@@ -188,6 +188,7 @@ fn found_table_serves_selections() {
     // Three sizes, in place and not.
     assert_eq!(value["entries"].as_array().map(Vec::len), Some(6), "{value}");
     let table = format!("{path}/tuning.toml");
+    assert_eq!(value["files"], serde_json::json!([table]), "{value}");
     let select = ["select", "all_gather", "--bytes", "2K", "--ranks", "4", "--backend", "cuda", "--table", &table];
     let run = mscclpp(select).succeeds();
     let entry = value["entries"].as_array().expect("entries").iter().find(|entry| entry["bytes"] == 2048);

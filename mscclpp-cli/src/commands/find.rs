@@ -160,19 +160,24 @@ fn text(args: &FindArgs, machine: &Machine, ranking: &Ranking, written: &[String
     ];
     let mut table = Columns::new(&["plan", "built with", "in place", ">blocks", ">time (us)", ">times bound"]);
     for found in &ranking.ranked {
-        let times = found.time_us / ranking.bound.time_us;
         table.row([
             found.candidate.name().to_owned(),
             found.candidate.config(),
             if found.candidate.plan().collective.in_place { "yes" } else { "no" }.to_owned(),
             found.candidate.num_blocks().to_string(),
             format!("{:.2}", found.time_us),
-            if times.is_finite() { format!("{times:.2}") } else { "-".to_owned() },
+            times_bound(found.time_us, ranking),
         ]);
     }
     lines.push(table.text());
     lines.extend(written.iter().map(|file| format!("wrote {file}")));
     lines.join("\n")
+}
+
+/// Returns how many times the bound a time is; `-` if the bound is zero.
+fn times_bound(time_us: f64, ranking: &Ranking) -> String {
+    let times = time_us / ranking.bound.time_us;
+    if times.is_finite() { format!("{times:.2}") } else { "-".to_owned() }
 }
 
 /// Finds the fastest built-in algorithm for each power of two, in place and not.
@@ -201,7 +206,7 @@ fn find_table(args: &FindArgs, machine: &Machine, first: u64, last: u64) -> Resu
                 fastest.algorithm.clone(),
                 fastest.blocks.map_or_else(|| "-".to_owned(), |blocks| blocks.to_string()),
                 format!("{:.2}", fastest.time_us),
-                format!("{:.2}", fastest.time_us / ranking.bound.time_us),
+                times_bound(fastest.time_us, &ranking),
             ]);
             let ranks_per_node = machine.ranks_per_node.min(num_ranks);
             let call = Call {
@@ -232,7 +237,7 @@ fn find_table(args: &FindArgs, machine: &Machine, first: u64, last: u64) -> Resu
         fs::create_dir_all(directory).map_err(|source| Error::Write { path: directory.clone(), source })?;
         let path = directory.join("tuning.toml");
         write_file(&path, text.as_bytes())?;
-        written.push(format!("wrote {}", path.display()));
+        written.push(path.display().to_string());
     }
     if args.json {
         return print_json(&json!({
@@ -246,8 +251,10 @@ fn find_table(args: &FindArgs, machine: &Machine, first: u64, last: u64) -> Resu
                 "blocks": entry.fastest.blocks,
                 "time_us": entry.fastest.time_us,
             })).collect::<Vec<_>>(),
+            "files": written,
         }));
     }
+    let written = written.iter().map(|file| format!("wrote {file}"));
     print([shown.text()].into_iter().chain(written).collect::<Vec<_>>().join("\n"))
 }
 
