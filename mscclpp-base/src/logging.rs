@@ -9,9 +9,10 @@
 //! The older name of a variable has a meaning if the newer one is not set. Empty variables are not set.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 
-use log::{LevelFilter, Record};
+use log::{LevelFilter, Log, Metadata, Record};
 
 /// The subsystems, as MSCCL++ names them, each with the modules whose messages belong to it. The longest prefix of a module counts.
 pub const SUBSYSTEMS: [(&str, &[&str]); 7] = [
@@ -96,10 +97,47 @@ impl Settings {
         let longest = |at: usize| SUBSYSTEMS[at].1.iter().filter_map(length).max().map(|length| (length, at));
         (0..SUBSYSTEMS.len()).filter_map(longest).max().is_none_or(|(_, at)| self.admitted[at])
     }
+}
 
-    /// Returns whether a message is written, whatever its level.
-    pub fn admits_record(&self, record: &Record<'_>) -> bool {
-        self.admits(record.target())
+/// Writes messages as the settings state.
+struct Logger {
+    settings: Settings,
+    /// Prints a message if the settings have no file.
+    print: fn(&Record<'_>),
+}
+
+impl Log for Logger {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.settings.admits(record.target()) {
+            return;
+        }
+        match &self.settings.file {
+            // There is no one to report a failure to.
+            Some(file) => _ = (&mut &*file).write_all(line(record).as_bytes()),
+            None => (self.print)(record),
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Returns a message as a line, after its level.
+pub fn line(record: &Record<'_>) -> String {
+    format!("{}: {}\n", record.level().as_str().to_ascii_lowercase(), record.args())
+}
+
+/// Installs a logger for the process, unless it has one; `default`: the level if none is stated, `print`: what prints a message if no file is
+/// stated.
+pub fn install(default: LevelFilter, print: fn(&Record<'_>)) {
+    let mut settings = Settings::from_env();
+    let (level, warnings) = (settings.level.unwrap_or(default), std::mem::take(&mut settings.warnings));
+    if log::set_boxed_logger(Box::new(Logger { settings, print })).is_ok() {
+        log::set_max_level(level);
+        warnings.iter().for_each(|warning| log::warn!("{warning}"));
     }
 }
 

@@ -28,7 +28,8 @@ pub enum FindError {
     },
     /// A machine on which no candidate runs.
     #[error(
-        "expected a plan for `{}` on {num_ranks} ranks of machine `{machine}`, found none with a time that the checks accept{}; {}",
+        "expected a plan for `{}` of {bytes} bytes on {num_ranks} ranks of machine `{machine}`, found none with a time that the checks \
+         accept{}; {}",
         kind.name(),
         max_blocks.map_or_else(String::new, |max| format!(" with at most {max} thread blocks")),
         match first {
@@ -39,20 +40,22 @@ pub enum FindError {
     None {
         /// The collective.
         kind: CollectiveKind,
+        /// Bytes of the larger of a rank's input and output.
+        bytes: u64,
         /// The machine.
         machine: String,
         /// The number of ranks.
         num_ranks: u32,
         /// The limit on thread blocks.
         max_blocks: Option<u32>,
-        /// Why the first candidate has no time, if one was simulated.
+        /// Why the first candidate that is meant for the size has no time, if there is one.
         #[source]
         first: Option<Box<PredictError>>,
     },
 }
 
 /// Maximum number of ranks.
-pub(crate) const MAX_RANKS: u32 = 512;
+const MAX_RANKS: u32 = 512;
 
 /// A candidate at a message size.
 #[derive(Clone, Debug)]
@@ -92,11 +95,17 @@ impl<'m> Finder<'m> {
     /// Trees are packed for up to 64 ranks of one node with at most 512 ranks, switches and hosts, with a number of maximum
     /// flows that grows with the square of the ranks.
     pub fn new(request: Request<'m>) -> Self {
-        let mut origins = Vec::new();
-        if request.num_ranks <= MAX_RANKS.min(request.machine.ranks) {
-            origins = packed::candidates(&request);
-            origins.extend(families::candidates(&request));
-        }
+        Self::collect(request, |request| [packed::candidates(request), families::candidates(request)].concat())
+    }
+
+    /// Collects the built-in algorithms alone, as [`new`](Self::new) does all candidates.
+    pub fn of_builtins(request: Request<'m>) -> Self {
+        Self::collect(request, families::candidates)
+    }
+
+    fn collect(request: Request<'m>, candidates: impl FnOnce(&Request<'_>) -> Vec<Origin>) -> Self {
+        let is_possible = request.num_ranks <= MAX_RANKS.min(request.machine.ranks);
+        let origins = if is_possible { candidates(&request) } else { Vec::new() };
         Self { request, origins }
     }
 
@@ -110,11 +119,11 @@ impl<'m> Finder<'m> {
     /// [`FindError`].
     pub fn rank(&self, sizes: &[u64], limit: usize) -> Result<Vec<Ranking>, FindError> {
         let Request { kind, machine, num_ranks, max_blocks, .. } = self.request;
+        let bounds = sizes.iter().map(|bytes| lower_bound(kind, machine, num_ranks, *bytes));
+        let bounds = bounds.collect::<Result<Vec<Bound>, _>>()?;
         if num_ranks > MAX_RANKS {
             return Err(FindError::TooManyRanks { limit: MAX_RANKS, found: num_ranks });
         }
-        let bounds: Result<Vec<Bound>, _> =
-            sizes.iter().map(|bytes| lower_bound(kind, machine, num_ranks, *bytes)).collect();
         // One candidate after the other, since the plans and executions of all would need much memory.
         let simulated: Vec<Simulated> = self
             .origins
@@ -123,9 +132,9 @@ impl<'m> Finder<'m> {
             .collect();
         let mut accepted: Vec<Option<Option<Arc<Candidate>>>> = vec![None; self.origins.len()];
         let mut rankings = Vec::new();
-        for ((size, &bytes), bound) in sizes.iter().enumerate().zip(bounds?) {
+        for ((size, &bytes), bound) in sizes.iter().enumerate().zip(bounds) {
             let times = simulated.iter().enumerate();
-            let times = times.filter_map(|(number, one)| Some((number, (*one.times.get(size)?)?.reported(&bound))));
+            let times = times.filter_map(|(number, one)| Some((number, one.time(size)?.reported(&bound))));
             let times: Vec<(usize, f64)> = times.collect();
             let (mut ranked, mut num_refused) = (Vec::new(), 0);
             for configs in self.by_algorithm(&times, &simulated) {
@@ -143,8 +152,15 @@ impl<'m> Finder<'m> {
             }
             ranked.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
             if ranked.is_empty() {
-                let first = simulated.into_iter().find_map(|one| one.error).map(Box::new);
-                return Err(FindError::None { kind, machine: machine.name.clone(), num_ranks, max_blocks, first });
+                let first = simulated.into_iter().find_map(|one| one.times.into_iter().nth(size)??.err()).map(Box::new);
+                return Err(FindError::None {
+                    kind,
+                    bytes,
+                    machine: machine.name.clone(),
+                    num_ranks,
+                    max_blocks,
+                    first,
+                });
             }
             rankings.push(Ranking { bytes, bound, ranked, num_candidates: times.len(), num_refused });
         }
@@ -174,10 +190,8 @@ impl<'m> Finder<'m> {
 #[derive(Default)]
 struct Simulated {
     num_blocks: u32,
-    /// By size. What the links cannot carry, or is too large or not meant for a size, has no time.
-    times: Vec<Option<Time>>,
-    /// Why the first size that is meant has none.
-    error: Option<PredictError>,
+    /// By size; what is not meant for a size has no time, and none for any if it has too many thread blocks.
+    times: Vec<Option<Result<Time, PredictError>>>,
 }
 
 /// A time of the timing model.
@@ -205,19 +219,16 @@ impl Simulated {
             return Self { num_blocks, ..Self::default() };
         }
         let mut predictor = Predictor::new(&plan);
-        let mut first = None;
-        let mut time = |bytes: &u64| {
-            let fits = (plan.min_message_size..=plan.max_message_size).contains(bytes);
-            match fits.then(|| predictor.predict(machine, *bytes, None))? {
-                Ok(found) => Some(Time { us: found.time_us, partial: found.partial }),
-                Err(error) => {
-                    first.get_or_insert(error);
-                    None
-                }
-            }
+        let time = |bytes: &u64| {
+            let is_meant = (plan.min_message_size..=plan.max_message_size).contains(bytes);
+            let predicted = is_meant.then(|| predictor.predict(machine, *bytes, None))?;
+            Some(predicted.map(|found| Time { us: found.time_us, partial: found.partial }))
         };
-        let times = sizes.iter().map(&mut time).collect();
-        Self { num_blocks, times, error: first }
+        Self { num_blocks, times: sizes.iter().map(time).collect() }
+    }
+
+    fn time(&self, size: usize) -> Option<Time> {
+        self.times.get(size)?.as_ref()?.as_ref().ok().copied()
     }
 }
 
@@ -252,6 +263,7 @@ mod tests {
             (99.6, false, 99.6),
             (97.0, true, 100.0),
             (97.0, false, 97.0),
+            (100.0 * (1.0 - 1e-10), false, 100.0),
             (101.0, true, 101.0),
             (101.0, false, 101.0),
         ] {

@@ -94,7 +94,7 @@ fn found_plans_are_right_and_close_to_the_bound() {
 }
 
 #[test]
-fn trees_run_within_nodes_and_in_place() {
+fn all_reduce_trees_run_in_place() {
     let (_, islands) = machines().swap_remove(1);
     let in_place = Request { in_place: Some(true), ..request(AllReduce, &islands) };
     let finder = Finder::new(in_place);

@@ -52,7 +52,12 @@ impl Output {
         let open = |path: String| File::options().append(true).create(true).open(logging::expanded(&path)).ok();
         let file = settings.file.take().or_else(|| path.and_then(open));
         IS_INFO.store(if level >= LevelFilter::Info { ON } else { OFF }, Ordering::Relaxed);
-        Self { level, has_version, file, settings }
+        let mut output = Self { level, has_version, file, settings };
+        // Whatever the variables state of other messages.
+        for warning in std::mem::take(&mut output.settings.warnings) {
+            output.write(&format!("WARN {warning}"));
+        }
+        output
     }
 
     fn write(&mut self, text: &str) {
@@ -98,16 +103,11 @@ impl Log for Logger {
 pub(crate) fn init(version: impl FnOnce() -> String) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let (mut level, mut has_version, mut warnings) = (LevelFilter::Off, false, Vec::new());
-        with_output(|output| {
-            (level, has_version) = (output.level, output.has_version);
-            warnings = std::mem::take(&mut output.settings.warnings);
-        });
+        let (mut level, mut has_version) = (LevelFilter::Off, false);
+        with_output(|output| (level, has_version) = (output.level, output.has_version));
         if has_version {
             write(OWN, LevelFilter::Off, &version());
         }
-        // The variables may have switched them off.
-        warnings.iter().for_each(|warning| write_always(&format!("WARN {warning}")));
         if level > LevelFilter::Off && log::set_logger(&Logger).is_ok() {
             log::set_max_level(level);
         }
@@ -126,11 +126,6 @@ fn write(module: &str, level: LevelFilter, text: &str) {
         }
         output.write(text);
     });
-}
-
-/// Writes a message whatever the level and the subsystems.
-fn write_always(text: &str) {
-    with_output(|output| output.write(text));
 }
 
 /// Prints what a caller did wrong, or why a call failed.

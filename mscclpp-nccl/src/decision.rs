@@ -10,7 +10,6 @@ use mscclpp_select::DecidedBy;
 
 use crate::debug;
 use crate::forward;
-use crate::kernels;
 use crate::kind::Kind;
 
 /// Maximum number of lines.
@@ -47,7 +46,8 @@ pub(crate) fn made(communicator: &Communicator, stream: &Stream, named: Option<&
         return print(format!("{request}: no algorithm"), || "a single rank has its result".to_owned());
     };
     let copies = if call.bytes_copied == 0 { "in the caller's memory" } else { "copied to internal buffers and back" };
-    let is_of_kernels = kernels::is_registered(&algorithm);
+    // They have no thread blocks that this library knows.
+    let is_of_kernels = call.num_blocks == 0;
     let launch = match is_of_kernels {
         true => "kernels of the program".to_owned(),
         false => format!("{} thread blocks of {} threads", call.num_blocks, call.threads_per_block),

@@ -124,7 +124,8 @@ pub(crate) fn check_not_in_callback() -> Result<()> {
     }
     if IS_LAUNCHING.get() {
         return Err(Failure::usage(
-            "a function of mscclppRegisterKernels made this call, for which it would wait itself",
+            "a function of mscclppRegisterKernels made this call, for which it would wait itself: make it before the calls that its \
+             kernels serve",
         ));
     }
     Ok(())

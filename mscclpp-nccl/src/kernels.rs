@@ -79,11 +79,6 @@ pub(crate) fn unless_known<T>(
     }
 }
 
-/// Returns whether kernels have a name.
-pub(crate) fn is_registered(name: &str) -> bool {
-    lock().contains_key(name)
-}
-
 /// Removes kernels for communicators that are created afterwards. Returns whether there were any.
 pub(crate) fn remove(name: &str) -> bool {
     lock().remove(name).is_some()

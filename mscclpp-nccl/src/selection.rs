@@ -193,7 +193,8 @@ unsafe extern "C" fn mscclppRemovePlan(name: *const c_char) -> c_int {
     call("mscclppRemovePlan", || {
         // SAFETY: guaranteed by the caller.
         let name = unsafe { text("name", name) }?.ok_or_else(|| null("name"))?;
-        let unknown = || Refusal(Code::InvalidArgument, format!("no plan `{name}` is registered"));
+        let unknown =
+            || Refusal(Code::InvalidArgument, format!("no plan `{name}`, and no kernels of this name, are registered"));
         (defaults::remove_plan(name) || kernels::remove(name)).then_some(()).ok_or_else(unknown)
     })
 }

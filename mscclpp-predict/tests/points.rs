@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::raw::PlanTree;
-use mscclpp_predict::{Machine, Predictor};
+use mscclpp_predict::{MIN_POINTS, Machine, Predictor};
 use serde::Deserialize;
 
 /// A measured time.
@@ -185,9 +185,6 @@ fn own_blocks(text: &str, points: &[Point]) -> Vec<String> {
     stated.filter(|name| !kept.contains(&name.as_str()) && points.iter().any(|point| point.plan == *name)).collect()
 }
 
-/// Number of points of a machine below which its constants are not fitted: those of its base are better.
-const MIN_POINTS: usize = 8;
-
 /// Returns the largest value that a constant may have.
 fn limit(machine: &Machine, name: &str) -> f64 {
     match name {
@@ -260,7 +257,7 @@ fn constants_are_fitted() {
         let text = std::fs::read_to_string(file(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         let mut machine = Machine::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         let keys = fitted(&text);
-        if points.len() < MIN_POINTS {
+        if points.len() < MIN_POINTS as usize {
             assert!(keys.is_empty(), "{name}: {} points, expected at least {MIN_POINTS} to fit {keys:?}", points.len());
             continue;
         }

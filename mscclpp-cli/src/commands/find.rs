@@ -17,7 +17,7 @@ use super::machine::{accuracy, load};
 use crate::args::FindArgs;
 use crate::error::{Error, Result};
 use crate::exit;
-use crate::output::{print, print_json, write_file};
+use crate::output::{print, print_json, warn, write_file};
 use crate::progress::Progress;
 use crate::size::human;
 use crate::table::Columns;
@@ -43,16 +43,6 @@ fn request<'m>(args: &FindArgs, machine: &'m Machine, in_place: Option<bool>) ->
     Request { kind: args.collective, machine, num_ranks, max_blocks: args.blocks, in_place }
 }
 
-/// Builds the candidates for a request.
-fn finder<'m>(args: &FindArgs, machine: &'m Machine, in_place: Option<bool>) -> Result<Finder<'m>> {
-    let request = request(args, machine, in_place);
-    // Before anything is built for ranks that do not exist.
-    mscclpp_predict::lower_bound(request.kind, machine, request.num_ranks, 0)
-        .map_err(|error| Error::Usage(error.to_string()))?;
-    let _working = Progress::spinner(&format!("building plans for {} ranks", request.num_ranks));
-    Ok(Finder::new(request))
-}
-
 fn rank(finder: &Finder, sizes: &[u64], limit: usize) -> Result<Vec<Ranking>> {
     let _working = Progress::spinner("simulating and checking plans");
     finder.rank(sizes, limit).map_err(|error| Error::Usage(error.to_string()))
@@ -60,7 +50,11 @@ fn rank(finder: &Finder, sizes: &[u64], limit: usize) -> Result<Vec<Ranking>> {
 
 fn find_one(args: &FindArgs, machine: &Machine, size: u64) -> Result<()> {
     let in_place = if args.in_place { Some(true) } else { args.out_of_place.then_some(false) };
-    let finder = finder(args, machine, in_place)?;
+    let request = request(args, machine, in_place);
+    let finder = {
+        let _working = Progress::spinner(&format!("packing trees for {} ranks", request.num_ranks));
+        Finder::new(request)
+    };
     let rankings = rank(&finder, &[size], MAX_SHOWN_PLANS)?;
     let [ranking] = &rankings[..] else { return Ok(()) };
     let written = match (&args.output, ranking.ranked.first()) {
@@ -196,10 +190,19 @@ fn find_table(args: &FindArgs, machine: &Machine, first: u64, last: u64) -> Resu
     let asked =
         [false, true].into_iter().filter(|&in_place| if in_place { !args.out_of_place } else { !args.in_place });
     for in_place in asked {
-        let finder = finder(args, machine, Some(in_place))?;
-        for ranking in rank(&finder, &sizes, MAX_SHOWN_PLANS)? {
+        let finder = Finder::of_builtins(request(args, machine, Some(in_place)));
+        for ranking in rank(&finder, &sizes, usize::MAX)? {
             let mut times = ranking.ranked.iter().filter_map(entry);
-            let Some(fastest) = times.next() else { continue };
+            let Some(fastest) = times.next() else {
+                warn(format_args!(
+                    "the table has no entry for {} of {}, {}: expected a built-in algorithm whose results are equal on all ranks, \
+                     found none",
+                    args.collective.name(),
+                    human(ranking.bytes),
+                    if in_place { "in place" } else { "out of place" }
+                ));
+                continue;
+            };
             shown.row([
                 human(ranking.bytes),
                 if in_place { "yes" } else { "no" }.to_owned(),
@@ -221,16 +224,14 @@ fn find_table(args: &FindArgs, machine: &Machine, first: u64, last: u64) -> Resu
     }
     if table.entries.is_empty() {
         return Err(Error::Usage(format!(
-            "no built-in algorithm for `{}` runs on machine `{}`",
+            "expected a built-in algorithm for `{}` on {num_ranks} ranks of machine `{}` whose results are equal on all ranks, found none; \
+             use `--size` for other plans",
             args.collective.name(),
             machine.name
         )));
     }
-    // The first line says how other tables are written.
-    let text = table.text();
-    let rows = text.split_once('\n').map_or("", |(_, rows)| rows);
-    let text = format!(
-        "# Written by `mscclpp find`: the algorithm with the least predicted time per request, in microseconds.\n{rows}"
+    let text = table.text_after(
+        "Written by `mscclpp find`: the algorithm with the least predicted time per request, in microseconds.",
     );
     let mut written = Vec::new();
     if let Some(directory) = &args.output {

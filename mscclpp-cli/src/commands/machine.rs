@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::BuiltinAlgorithm;
-use mscclpp_predict::{Constants, Machine, MachineError};
+use mscclpp_predict::{Constants, MIN_POINTS, Machine, MachineError};
 use serde_json::{Value, json};
 
 use crate::args::{MachineArgs, MachineCommand};
@@ -81,7 +81,7 @@ pub(crate) fn accuracy(machine: &Machine) -> String {
             "mean error {:.1} %, worst {:.1} %, over {} measured times that the constants were not fitted to ({})",
             accuracy.mean_percent, accuracy.worst_percent, accuracy.held_out, accuracy.date
         ),
-        None => "unknown, since fewer than 8 times of plans were measured on this machine".to_owned(),
+        None => format!("unknown, since fewer than {MIN_POINTS} times of plans were measured on this machine"),
     }
 }
 

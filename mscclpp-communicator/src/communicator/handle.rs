@@ -12,7 +12,7 @@ use mscclpp_core::collective::CollectiveKind;
 use super::background;
 use super::cache::Cache;
 #[cfg(feature = "cuda")]
-use super::device::{Devices, KernelChoice, Lanes};
+use super::device::{Devices, KnownPolicy, Lanes};
 use super::forced::Forced;
 use super::forms::Forms;
 use super::observed::Observed;
@@ -126,7 +126,7 @@ pub(super) struct Inner {
     #[cfg(feature = "cuda")]
     pub(super) lanes: Lanes,
     #[cfg(feature = "cuda")]
-    pub(super) kernels: KernelChoice,
+    pub(super) kernels: KnownPolicy,
     pub(super) observed: Arc<Observed>,
 }
 
@@ -578,7 +578,7 @@ impl Communicator {
             #[cfg(feature = "cuda")]
             lanes: Lanes::default(),
             #[cfg(feature = "cuda")]
-            kernels: KernelChoice::default(),
+            kernels: KnownPolicy::default(),
         };
         let (least_order, packet) = (OrderPolicy::Any, PacketType::LL16);
         Self { inner: Arc::new(inner), timeout: None, element_name: None, least_order, packet }

@@ -203,7 +203,7 @@ impl Communicator {
     /// Returns a handle of another communicator with the options of this handle.
     fn with_own_options(&self, of: Self) -> Self {
         #[cfg(feature = "cuda")]
-        of.inner.kernels.set(self.inner.kernels.get());
+        of.inner.kernels.follow(&self.inner.kernels);
         Self { timeout: self.timeout, element_name: self.element_name, ..of }
     }
 

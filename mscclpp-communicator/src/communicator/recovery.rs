@@ -117,7 +117,7 @@ impl Communicator {
         let continued = Self { timeout: self.timeout, ..Self::with_inherited(bootstrap, registry, false) };
         continued.set_order_policy(self.order_policy());
         #[cfg(feature = "cuda")]
-        continued.inner.kernels.set(self.inner.kernels.get());
+        continued.inner.kernels.follow(&self.inner.kernels);
         continued
     }
 }

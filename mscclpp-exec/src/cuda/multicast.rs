@@ -38,7 +38,9 @@ pub enum MulticastUnavailable {
         ranks: [u32; 2],
     },
     /// A device without support for multicast objects, or whose process forbids them.
-    #[error("{device} of rank {rank} does not support multicast objects, or NCCL_NVLS_ENABLE=0 forbids them there")]
+    #[error(
+        "{device} of rank {rank} does not support multicast objects, or NCCL_NVLS_ENABLE=0 or MSCCLPP_FORCE_DISABLE_NVLS forbids them there"
+    )]
     NoHardware {
         /// The member.
         rank: u32,

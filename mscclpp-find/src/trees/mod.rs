@@ -22,7 +22,7 @@ use self::units::Units;
 use crate::source::function;
 
 /// Maximum number of ranks for which trees are packed.
-pub(crate) const MAX_RANKS: u32 = 64;
+const MAX_TREE_RANKS: u32 = 64;
 
 /// Maximum number of elements of a machine for which trees are packed: they take memory that grows with its square.
 const MAX_ELEMENTS: usize = 512;
@@ -58,7 +58,7 @@ impl TreePlan {
     pub(crate) fn all(kind: CollectiveKind, machine: &Machine, num_ranks: u32) -> Vec<Self> {
         let is_tree =
             matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce);
-        if !is_tree || machine.one_device || num_ranks > machine.ranks_per_node.min(MAX_RANKS) {
+        if !is_tree || machine.one_device || num_ranks > machine.ranks_per_node.min(MAX_TREE_RANKS) {
             return Vec::new();
         }
         let topology = Topology::of(machine, num_ranks);

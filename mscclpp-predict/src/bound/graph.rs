@@ -15,6 +15,7 @@ pub(super) struct Graph<'t> {
 pub(super) type Classes = Vec<u32>;
 
 /// Classes, the bandwidth of the links that leave them, and the messages that must.
+#[derive(Clone)]
 pub(super) struct Cut {
     classes: Classes,
     /// How many of the classes are meant, from 0.
@@ -228,15 +229,13 @@ impl<'t> Graph<'t> {
     pub(super) fn best_set(&self, messages: impl Fn(f64) -> f64) -> Option<Cut> {
         let cuts = self.partitions().into_iter().filter_map(|classes| {
             let (egress, ranks) = (self.egress(&classes), self.ranks(&classes));
-            let sets = (0..self.num_parts(&classes)).map(|class| Cut {
-                classes: Vec::new(),
-                num_classes: class,
-                gb_per_s: egress[class as usize],
-                messages: messages(f64::from(ranks[class as usize])),
+            let sets = (0..self.num_parts(&classes)).map(|set| Cut {
+                classes: classes.iter().map(|class| u32::from(*class != set)).collect(),
+                num_classes: 1,
+                gb_per_s: egress[set as usize],
+                messages: messages(f64::from(ranks[set as usize])),
             });
-            let best = sets.reduce(Cut::tighter)?;
-            let inside = classes.iter().map(|class| u32::from(*class != best.num_classes)).collect();
-            Some(Cut { classes: inside, num_classes: 1, ..best })
+            sets.reduce(Cut::tighter)
         });
         cuts.reduce(Cut::tighter)
     }

@@ -1,12 +1,12 @@
 //! Lower bounds of the time of a collective, each with a certificate.
 //!
 //! Bytes that start inside of a set of elements and are needed outside of it must leave over its links: that is a bound for every set, whatever
-//! the algorithm. For all-gather and reduce-scatter the set with the largest quotient is found by one maximum flow per rank
-//! inside of a descent on the quotient, which ends after a few rounds and is exact.
+//! the algorithm. For all-gather and reduce-scatter the set with the largest quotient is found by one maximum flow per kind of
+//! rank, inside of a descent on the quotient, which ends after a few rounds and is exact.
 //!
 //! In an all-reduce the whole sum must enter and leave every set of elements with some but not all ranks. Where switches do not add, more is known:
 //! of k classes of ranks each element is sent by classes at least 2(k−1) times, so the links out of all classes carry
-//! 2(k−1) messages. Classes are single ranks, or what slower links connect.
+//! 2(k−1) messages. Classes are single ranks, or what slower links connect; where the switches of nodes add, whole nodes.
 
 mod graph;
 mod latency;
@@ -180,10 +180,12 @@ pub fn lower_bound_of_root(
         CollectiveKind::AllGather => Some(graph.gather()),
         CollectiveKind::ReduceScatter => Some(reversed.gather()),
         CollectiveKind::AllReduce => {
+            let cut = graph.cut(None);
+            let with = |classes| cut.clone().into_iter().chain(classes).reduce(Cut::tighter);
             if machine.multicast {
-                without_multicast = graph.cut(None).into_iter().chain(graph.classes(false)).reduce(Cut::tighter);
+                without_multicast = with(graph.classes(false));
             }
-            graph.cut(None).into_iter().chain(graph.classes(machine.multicast)).reduce(Cut::tighter)
+            with(graph.classes(machine.multicast))
         }
         CollectiveKind::Broadcast => graph.cut(Some(root)),
         CollectiveKind::Reduce => reversed.cut(Some(root)),
@@ -197,7 +199,8 @@ pub fn lower_bound_of_root(
     let certificate = certificate.ok_or_else(disconnected)?;
     let us = |quotient: f64| quotient * bytes as f64 / BYTES_PER_US;
     let throughput_us = us(certificate.quotient());
-    let load_reduce = graph.to_switches().filter(|_| kind == CollectiveKind::AllReduce && machine.multicast);
+    let has_loads = kind == CollectiveKind::AllReduce && machine.multicast;
+    let load_reduce = has_loads.then(|| graph.to_switches()).flatten();
     let at_least = |us: f64| us.max(latency_us);
     Ok(Bound {
         time_us: at_least(throughput_us),

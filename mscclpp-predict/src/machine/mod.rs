@@ -16,8 +16,8 @@ pub use error::MachineError;
 use error::invalid;
 pub use link::{Link, LinkEnd};
 
-/// Number of usable measured points below which the error of predictions is not stated.
-const MIN_POINTS: u32 = 8;
+/// Number of usable measured points below which the error of predictions is not stated, and no constants are fitted.
+pub const MIN_POINTS: u32 = 8;
 
 /// A described machine.
 #[derive(Clone, Debug)]

@@ -235,6 +235,13 @@ impl AddressCommunicator {
         py.detach(barrier).map_err(|error| failed(error.into()))
     }
 
+    /// Waits until the work of a stream of the rank's device is complete.
+    fn synchronize(&self, py: Python<'_>, stream: usize) -> PyResult<()> {
+        let Some(device) = &self.device else { return Ok(()) };
+        let stream = self.stream(device, stream);
+        py.detach(|| stream.synchronize()).map_err(failed)
+    }
+
     /// Sends bytes to a rank.
     fn send(&self, py: Python<'_>, peer: u32, tag: u64, bytes: &[u8]) -> PyResult<()> {
         py.detach(|| self.comm.bootstrap().send(peer, tag, bytes)).map_err(|error| failed(error.into()))

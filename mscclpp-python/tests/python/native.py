@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import subprocess
 import sysconfig
 import tempfile
@@ -14,6 +15,7 @@ from unittest import mock
 import mscclpp
 import mscclpp_rs
 from mscclpp._core import native_module
+from mscclpp._core.native_build import compiled
 from mscclpp._core.native_host import HostCommunicator
 from mscclpp._core.native_includes import with_own_headers
 from mscclpp._core.native_source import device_text, has_host_code, host_text
@@ -119,9 +121,11 @@ struct S { __device__ void f() { asm("x"); } int value = 3; };
         text = """
 #include <vector>
 #include <mscclpp/core.hpp>
-#define SIZE kSize
+#define SIZE (kSize*kOther)
 namespace ns {
-constexpr int kSize = 3, kOther = 4;
+constexpr int kSize = 3;
+constexpr int kOther = 4;
+constexpr int kThird = 5;
 struct Used { int values[SIZE]; };
 using Alias = Used;
 enum class Mode { kFirst };
@@ -136,9 +140,10 @@ PYBIND11_MODULE(x, m) { m.def("f", [] { return 1; }); }
         self.assertEqual(
             lines(found),
             [
-                "#define SIZE kSize",
+                "#define SIZE (kSize*kOther)",
                 "namespace ns {",
-                "constexpr int kSize = 3, kOther = 4;",
+                "constexpr int kSize = 3;",
+                "constexpr int kOther = 4;",
                 "struct Used { int values[SIZE]; };",
                 "using Alias = Used;",
                 "enum class Mode { kFirst };",
@@ -200,13 +205,9 @@ PYBIND11_MODULE(x, m) { m.def("f", [] { return 1; }); }
 
     def test_any_text_is_divided_or_refused(self) -> None:
         seeds = ["<<<", ">>>", "{", "}", "(", ")", "template", "<", ">", "__global__", "__shared__", ";", "=", '"', "R\"(", "'", "#", "\n", "::", "a"]
-        state = 12345
+        generator = random.Random(12345)
         for _ in range(3000):
-            parts = []
-            for _ in range(12):
-                state = (state * 1103515245 + 12345) % (1 << 31)
-                parts.append(seeds[(state >> 16) % len(seeds)])
-            text = " ".join(parts)
+            text = " ".join(generator.choices(seeds, k=12))
             for divide in (lambda text=text: host_text("x.cu", text), lambda text=text: device_text("x.cu", text, [])):
                 try:
                     divide()
@@ -300,6 +301,19 @@ class HostCode(unittest.TestCase):
                 self.image(source)
             self.assertIn("`name.cu` does not compile for the host", str(refused.exception))
 
+    def test_folder_of_the_cache_stays_whatever_its_name(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="mscclpp-") as folder, mock.patch.dict(os.environ, {"MSCCLPP_CACHE": folder}):
+            other = Path(folder) / "other"
+            other.touch()
+            library = compiled("name", "name.cu", "int x;", {})
+            library.release()
+            self.assertTrue(library.is_cached and library.path.is_file() and other.is_file())
+        with mock.patch.dict(os.environ, {"MSCCLPP_CACHE": ""}):
+            library = compiled("name", "name.cu", "int x;", {})
+            self.assertTrue(library.path.is_file())
+            library.release()
+            self.assertFalse(library.path.parent.exists())
+
     def test_errors_have_lines_of_the_source(self) -> None:
         with self.assertRaisesRegex(mscclpp_rs.Error, "name.cu:3:.*unknown_name"):
             self.image("#include <Python.h>\n\nint x = unknown_name;")
@@ -312,9 +326,9 @@ class HostCode(unittest.TestCase):
             source = THROWING
             for key, value in (RIGHT | {"THROWN": thrown}).items():
                 source = source.replace(key, value)
-            path, functions, _ = native_module._host_library("name", "name.cu", source, Path.cwd(), {})
-            self.addCleanup(native_module._remove, path)
-            made = ctypes.PyDLL(str(path)).made
+            library, functions, _ = native_module._host_library("name", "name.cu", source, Path.cwd(), {})
+            self.addCleanup(library.release)
+            made = ctypes.PyDLL(str(library.path)).made
             made.restype = ctypes.py_object
             host = mock.Mock(spec=HostCommunicator)
             with self.assertRaises(kind) as raised:

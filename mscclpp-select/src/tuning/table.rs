@@ -182,9 +182,14 @@ impl TuningTable {
         if let Some(tuned) = &self.tuned {
             return tuned.text.clone();
         }
-        let head = "# Written by `mscclpp tune`: the fastest algorithm per request. Times in microseconds.\n";
+        self.text_after("Written by `mscclpp tune`: the fastest algorithm per request. Times in microseconds.")
+    }
+
+    /// Returns its text after a line that says where it comes from.
+    #[doc(hidden)]
+    pub fn text_after(&self, origin: &str) -> String {
         // A table contains only values that TOML can represent.
-        head.to_owned() + &toml::to_string(self).unwrap_or_default()
+        format!("# {origin}\n{}", toml::to_string(self).unwrap_or_default())
     }
 
     /// Writes a file [atomically](file::write_atomic): no reader sees a part of it.

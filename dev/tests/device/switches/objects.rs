@@ -122,14 +122,14 @@ pub(super) fn missing_object_has_reason(seed: u64) -> Result<(), Failed> {
             &[0, 1, 2],
             2,
             cuda::Options::default(),
-            "device 2 (simulated device) of rank 2 does not support multicast objects, or NCCL_NVLS_ENABLE=0 forbids \
+            "device 2 (simulated device) of rank 2 does not support multicast objects, or NCCL_NVLS_ENABLE=0 or MSCCLPP_FORCE_DISABLE_NVLS forbids \
             them there",
         ),
         (
             &[0, 1, 2],
             0,
             cuda::Options::default(),
-            "device 0 (simulated device) of rank 0 does not support multicast objects, or NCCL_NVLS_ENABLE=0 forbids \
+            "device 0 (simulated device) of rank 0 does not support multicast objects, or NCCL_NVLS_ENABLE=0 or MSCCLPP_FORCE_DISABLE_NVLS forbids \
             them there",
         ),
     ];

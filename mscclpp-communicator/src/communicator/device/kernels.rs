@@ -1,7 +1,6 @@
 //! Which kernels launch the plans of calls on device memory.
 
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::PrepareOptions;
@@ -28,16 +27,14 @@ impl KernelPolicy {
     /// Returns the policy that the variable names; the default one if it is not set.
     fn from_env() -> Result<Self, Error> {
         let value = std::env::var_os(VARIABLE).unwrap_or_default();
-        match value.to_str() {
-            Some("") => Ok(Self::default()),
-            Some("interpreter") => Ok(Self::Interpreter),
-            Some("background") => Ok(Self::Background),
-            Some("wait") => Ok(Self::Wait),
-            _ => Err(Error::Environment(format!(
-                "{VARIABLE}={}: expected interpreter, background or wait",
-                value.to_string_lossy()
-            ))),
+        if value.is_empty() {
+            return Ok(Self::default());
         }
+        let named = NAMES.iter().find(|(name, _)| value == **name).map(|(_, policy)| *policy);
+        named.ok_or_else(|| {
+            let expected = NAMES.map(|(name, _)| name).join(", ");
+            Error::Environment(format!("{VARIABLE}={}: expected one of {expected}", value.to_string_lossy()))
+        })
     }
 
     /// Returns options with what the policy demands when a plan is prepared.
@@ -50,34 +47,42 @@ impl KernelPolicy {
     }
 }
 
-/// The policy of a communicator, if one is set: its number among [`ALL`], counted from 1.
+/// The policies, as the variable names them.
+const NAMES: [(&str, KernelPolicy); 3] = [
+    ("interpreter", KernelPolicy::Interpreter),
+    ("background", KernelPolicy::Background),
+    ("wait", KernelPolicy::Wait),
+];
+
+/// The policy of a communicator, once it is known.
 #[derive(Debug, Default)]
-pub(in crate::communicator) struct KernelChoice(AtomicU8);
+pub(in crate::communicator) struct KnownPolicy(Mutex<Option<KernelPolicy>>);
 
-const ALL: [KernelPolicy; 3] = [KernelPolicy::Interpreter, KernelPolicy::Background, KernelPolicy::Wait];
-
-impl KernelChoice {
-    /// Returns the policy that is set.
-    pub(in crate::communicator) fn get(&self) -> Option<KernelPolicy> {
-        ALL.get(usize::from(self.0.load(Relaxed)).checked_sub(1)?).copied()
+impl KnownPolicy {
+    fn lock(&self) -> MutexGuard<'_, Option<KernelPolicy>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the policy; none for that of the environment.
-    pub(in crate::communicator) fn set(&self, policy: Option<KernelPolicy>) {
-        let number = ALL.iter().position(|known| Some(*known) == policy).map_or(0, |at| at + 1);
-        self.0.store(number as u8, Relaxed);
+    pub(super) fn set(&self, policy: KernelPolicy) {
+        *self.lock() = Some(policy);
     }
 
-    /// Returns the policy of calls, which that of the environment is from the first one on if none is set.
+    /// Takes the policy of another communicator, if that is known.
+    pub(in crate::communicator) fn follow(&self, other: &Self) {
+        if let Some(policy) = *other.lock() {
+            self.set(policy);
+        }
+    }
+
+    /// Returns the policy; from the first call on that of the environment if none was set before.
     ///
     /// # Errors
     /// [`Error::Environment`].
-    pub(super) fn policy(&self) -> Result<KernelPolicy, Error> {
-        if let Some(policy) = self.get() {
-            return Ok(policy);
+    pub(super) fn get(&self) -> Result<KernelPolicy, Error> {
+        let mut known = self.lock();
+        match *known {
+            Some(policy) => Ok(policy),
+            None => Ok(*known.insert(KernelPolicy::from_env()?)),
         }
-        let policy = KernelPolicy::from_env()?;
-        self.set(Some(policy));
-        Ok(policy)
     }
 }

@@ -18,8 +18,8 @@ use mscclpp_bootstrap::place;
 use mscclpp_core::types::ReduceOp;
 
 use self::connection::Connection;
-pub(super) use self::kernels::KernelChoice;
 pub use self::kernels::KernelPolicy;
+pub(super) use self::kernels::KnownPolicy;
 use self::launch::DeviceCall;
 use self::posted::Kind;
 pub(super) use self::transfers::{Lanes, Transfer};
@@ -223,7 +223,7 @@ impl Communicator {
     /// Sets which kernels launch the plans that are prepared from now on; at first what the variable `MSCCLPP_KERNELS` states. Ranks may
     /// differ.
     pub fn set_kernel_policy(&self, policy: KernelPolicy) {
-        self.inner.kernels.set(Some(policy));
+        self.inner.kernels.set(policy);
     }
 
     /// Sets how long the first transfer of a size on device memory waits on the host for the other rank, before the stream waits
@@ -454,7 +454,7 @@ impl OnStream<'_> {
         // It was asked for another call.
         forced.forget_selected();
         let staging_limit = devices.staging_limit;
-        let kernels = self.communicator.inner.kernels.policy()?;
+        let kernels = self.communicator.inner.kernels.get()?;
         let connection = devices.connection(self)?;
         let _current = self.stream.enter()?;
         let is_captured = self.stream.is_capturing()?;

@@ -28,7 +28,6 @@ struct Task {
 }
 
 /// What is left to compile.
-#[derive(Default)]
 struct Queue {
     tasks: VecDeque<Task>,
     /// The process in which the thread runs. A forked process has a copy of the queue, but no thread.

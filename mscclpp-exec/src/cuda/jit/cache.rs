@@ -86,27 +86,30 @@ impl Cache {
         None
     }
 
-    /// Returns the lock of a key, as long as no other process has it; none if there is no folder that can be written.
-    pub(super) fn try_lock(&self, key: &str) -> Option<Result<KeyLock, InUse>> {
-        let folder = self.folder.as_ref()?;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
-        check_private(&fs::metadata(folder).ok()?).ok()?;
-        let path = folder.join(format!("{key}.lock"));
-        let file = fs::File::options().create(true).truncate(false).write(true).open(&path).ok()?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Some(Ok(KeyLock { file, path })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Some(Err(InUse)),
-            Err(_) => None,
-        }
+    /// Returns the lock of a key.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) while another process has it; others if there is no folder that can be written.
+    pub(super) fn try_lock(&self, key: &str) -> io::Result<KeyLock> {
+        let path = self.private_folder()?.join(format!("{key}.lock"));
+        let file = fs::File::options().create(true).truncate(false).write(true).open(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(KeyLock { file, path })
+    }
+
+    /// Returns the folder, which is created if it does not exist.
+    fn private_folder(&self) -> io::Result<&Path> {
+        let folder = self.folder().ok_or(io::ErrorKind::NotFound)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        check_private(&fs::metadata(folder)?)?;
+        Ok(folder)
     }
 
     /// Stores an image. If a folder is not writable or not private, that is logged once for each image, and is no error.
     pub(super) fn store(&self, key: &str, image: &Image) {
-        let (Some(folder), Some(path)) = (&self.folder, self.file(key)) else { return };
+        let Some(path) = self.file(key) else { return };
         let store = || -> io::Result<()> {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            check_private(&fs::metadata(folder)?)?;
-            evict(folder)?;
+            evict(self.private_folder()?)?;
             mscclpp_base::file::write_private(&path, &encode(key, image))
         };
         if let Err(error) = store() {
@@ -114,10 +117,6 @@ impl Cache {
         }
     }
 }
-
-/// Another process has the lock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InUse;
 
 /// The lock of a key, until it is dropped.
 pub(super) struct KeyLock {

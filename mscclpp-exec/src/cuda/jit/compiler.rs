@@ -1,16 +1,17 @@
 //! Compilation of a source to an image, through the cache.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use super::JitError;
-use super::cache::{Cache, InUse};
+use super::cache::Cache;
 use super::source::Source;
 
 /// Maximum time for which a process waits for another one that compiles the same source.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// How often it looks for the image.
+/// How often it asks for the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Device code that a driver loads.
@@ -52,17 +53,12 @@ pub fn compile(compiler: &dyn Compiler, cache: &Cache, source: &Source) -> Resul
     }
     // Of several processes one compiles, and the others wait for its file; not forever, since it may be stopped.
     let end = Instant::now() + MAX_WAIT;
-    let lock = loop {
-        match cache.try_lock(&key) {
-            Some(Err(InUse)) if Instant::now() < end => std::thread::sleep(POLL_INTERVAL),
-            Some(Ok(lock)) => break Some(lock),
-            None | Some(Err(InUse)) => break None,
-        }
-        if let Some(image) = cache.load(&key) {
-            return Ok(image);
-        }
-    };
-    if let Some(image) = lock.as_ref().and_then(|_| cache.load(&key)) {
+    let mut lock = cache.try_lock(&key);
+    while matches!(&lock, Err(error) if error.kind() == ErrorKind::WouldBlock) && Instant::now() < end {
+        std::thread::sleep(POLL_INTERVAL);
+        lock = cache.try_lock(&key);
+    }
+    if let Some(image) = lock.as_ref().ok().and_then(|_| cache.load(&key)) {
         return Ok(image);
     }
     let image = compiler.compile(source)?;

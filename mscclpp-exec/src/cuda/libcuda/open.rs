@@ -19,7 +19,7 @@ const INVALID_VALUE: i32 = 1;
 fn is_multicast_forbidden(variable: impl Fn(&str) -> Option<String>) -> bool {
     let force = variable("MSCCLPP_FORCE_DISABLE_NVLS");
     variable("NCCL_NVLS_ENABLE").is_some_and(|value| value.trim() == "0")
-        || force.is_some_and(|value| !matches!(value.trim(), "" | "0" | "false"))
+        || force.is_some_and(|value| !matches!(value.trim(), "" | "0"))
 }
 
 /// Returns the version of CUDA that the driver supports.
@@ -142,6 +142,7 @@ mod tests {
         let forbids = |name, value: &str| is_multicast_forbidden(|of| (of == name).then(|| value.to_owned()));
         assert_eq!(["0", "1", "2", ""].map(|value| forbids("NCCL_NVLS_ENABLE", value)), [true, false, false, false]);
         let force = ["1", "true", "0", "false", ""].map(|value| forbids("MSCCLPP_FORCE_DISABLE_NVLS", value));
-        assert_eq!(force, [true, true, false, false, false]);
+        // As in MSCCL++, where only 0 is false.
+        assert_eq!(force, [true, true, false, true, false]);
     }
 }

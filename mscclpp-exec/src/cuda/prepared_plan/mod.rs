@@ -12,7 +12,7 @@ use mscclpp_core::collective::Collective;
 use mscclpp_core::types::ReduceOp;
 
 pub(super) use self::bind::Switches;
-pub(super) use self::prepare::{available_multiprocessors, check_co_resident, threads_of};
+pub(super) use self::prepare::check_co_resident;
 use super::abi;
 use super::addresses::Tables;
 use super::buffers::DeviceSlice;

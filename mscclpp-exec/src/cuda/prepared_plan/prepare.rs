@@ -23,12 +23,12 @@ use mscclpp_base::numeric::AccumType;
 /// Returns the number of multiprocessors that thread blocks of a launch may occupy. The driver may clear and copy
 /// memory by its own kernels, and thread blocks wait for data that goes through port channels: one multiprocessor is
 /// reserved for the driver.
-pub(in crate::cuda) fn available_multiprocessors(device: &Device, program: &ResolvedPlan) -> u32 {
+fn available_multiprocessors(device: &Device, program: &ResolvedPlan) -> u32 {
     device.properties().multiprocessors - u32::from(!program.proxies.is_empty())
 }
 
 /// Returns the number of CUDA threads of a thread block: the plan's number, limited by registers.
-pub(in crate::cuda) fn threads_of(program: &ResolvedPlan, dtype: DataType, accumulate: AccumType) -> u32 {
+fn threads_of(program: &ResolvedPlan, dtype: DataType, accumulate: AccumType) -> u32 {
     let wide = accumulate.is_wider_than(dtype);
     program.plan.threads_per_block().min(if wide { abi::MAX_THREADS_WIDE } else { abi::MAX_THREADS })
 }
@@ -91,9 +91,11 @@ fn specialized(
             true => part.specialized.compiled_kernel(&part.device, program, groups, constants)?,
             false => part.specialized.kernel(&part.device, program, groups, constants)?,
         };
-        // Ranks of other processes on the device need room too.
-        let has_room = check_co_resident(world, program, part, kernel.handle, threads);
-        has_room.map(|()| kernel.handle).map_err(|error| NotSpecialized::Failed(Box::new(error)))
+        match check_co_resident(world, program, part, kernel.handle, threads) {
+            Ok(()) => Ok(kernel.handle),
+            Err(Error::NotCoResident { blocks, fit, .. }) => Err(NotSpecialized::NotResident { blocks, fit }),
+            Err(error) => Err(NotSpecialized::Failed(Box::new(error))),
+        }
     };
     context.parts.iter().map(of_part).collect()
 }

@@ -25,8 +25,7 @@ use self::shape::Shapes;
 pub(super) use self::vectorizable::{VECTOR, is_even};
 use super::abi;
 use super::device::Device;
-use super::jit::{Compilation, Function, Module, Source, type_names};
-use super::prepared_plan::{available_multiprocessors, threads_of};
+use super::jit::{Compilation, Function, Source, type_names};
 use super::switch::{self, Groups};
 use super::tables::Tables;
 use mscclpp_base::dtype::DataType;
@@ -148,10 +147,9 @@ impl SpecializedKernels {
         constants: Constants,
     ) -> Result<Function, NotSpecialized> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kernels.iter().position(|(of, _)| *of == constants);
-        let module = match at.map(|at| &kernels[at].1) {
-            Some(State::Kernel(known)) => return known.clone(),
-            Some(State::Compiling(compilation)) => match compilation.image() {
+        let module = match kernels.iter().find(|(of, _)| *of == constants) {
+            Some((_, State::Kernel(known))) => return known.clone(),
+            Some((_, State::Compiling(compilation))) => match compilation.image() {
                 Some(image) => image
                     .as_ref()
                     .map_err(|error| Error::from(error.clone()))
@@ -161,7 +159,7 @@ impl SpecializedKernels {
             .map_err(failed),
             None => self.source(device, program, groups, constants).and_then(|of| device.module(&of).map_err(failed)),
         };
-        let kernel = module.and_then(|module| self.co_resident(device, &module, program, constants));
+        let kernel = module.and_then(|module| module.function(write::KERNEL).map_err(failed));
         note(program, &kernel);
         if let Err(NotSpecialized::Failed(error)) = &kernel
             && let Error::Driver(_) | Error::Capturing { .. } = **error
@@ -172,10 +170,8 @@ impl SpecializedKernels {
         if kernel.is_ok() {
             log::info!("plan `{}` has a compiled kernel for {}", program.plan.name(), constants.dtype.name());
         }
-        kernels.extend(at.is_none().then(|| (constants, State::Kernel(kernel.clone()))));
-        if let Some(at) = at {
-            kernels[at].1 = State::Kernel(kernel.clone());
-        }
+        kernels.retain(|(of, _)| *of != constants);
+        kernels.push((constants, State::Kernel(kernel.clone())));
         kernel
     }
 
@@ -228,22 +224,6 @@ impl SpecializedKernels {
         // Checked first, since it is cheap.
         device.compiler().map_err(failed)?;
         source(program, &self.agents, &groups.useful(constants.combines), constants)
-    }
-
-    fn co_resident(
-        &self,
-        device: &Device,
-        module: &Module,
-        program: &ResolvedPlan,
-        constants: Constants,
-    ) -> Result<Function, NotSpecialized> {
-        let kernel = module.function(write::KERNEL).map_err(failed)?;
-        // As in the interpreter, blocks may wait for one another, so all must be co-resident.
-        let blocks = self.agents.len() as u32;
-        let threads = threads_of(program, constants.dtype, constants.accumulate);
-        let each = device.driver().blocks_per_multiprocessor(kernel.handle, threads);
-        let fit = each.map_err(|error| failed(error.into()))? * available_multiprocessors(device, program);
-        if blocks > fit { Err(NotSpecialized::NotResident { blocks, fit }) } else { Ok(kernel) }
     }
 }
 

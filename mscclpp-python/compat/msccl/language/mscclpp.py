@@ -131,8 +131,9 @@ class MSCCLPPProgram:
 
     def to_json(self) -> str:
         """Ends the program and returns its plan as JSON. With `MSCCLPP_UNCHECKED_JSON=1` findings of the checks are warnings."""
+        plan = self._plan or plan_for_json(self._made)
         self._has_ended = True
-        return (self._plan or plan_for_json(self._made)).to_json()
+        return plan.to_json()
 
     def _record(self, method: str, receiver: int | None, *arguments: _Argument) -> None:
         if self._has_ended:

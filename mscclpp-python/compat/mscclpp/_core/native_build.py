@@ -15,6 +15,7 @@ import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from mscclpp_rs import Error, UnsupportedError
 
@@ -24,7 +25,7 @@ __all__ = ["INCLUDE", "compiled", "device_headers"]
 INCLUDE = Path(str(resources.files("mscclpp").joinpath("include")))
 
 _COMPILERS = ("c++", "g++", "clang++")
-# Not optimized: host code sets up channels and launches kernels.
+# Hardly optimized: host code sets up channels and launches kernels.
 _OPTIONS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-fvisibility=hidden", "-DPY_SSIZE_T_CLEAN", "-x", "c++")
 
 
@@ -81,8 +82,8 @@ def _cache_folder() -> Path | None:
     named = os.environ.get("MSCCLPP_CACHE")
     if named is not None:
         return Path(named) if named else None
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", ""), ".cache")
-    return Path(home) / "mscclpp" if os.path.isabs(home) else None
+    homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.environ.get("HOME", ""), ".cache"))
+    return next((Path(home) / "mscclpp" for home in homes if os.path.isabs(home)), None)
 
 
 def _is_private(path: Path) -> bool:
@@ -91,13 +92,25 @@ def _is_private(path: Path) -> bool:
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def compiled(name: str, title: str, text: str, folder: Path, defines: dict[str, str]) -> Path:
-    """Returns the path of the library of a host text, for the module `name`. `title`: the source in messages; `folder`: that of its headers.
+class Library(NamedTuple):
+    """A compiled library."""
+
+    path: Path
+    is_cached: bool
+
+    def release(self) -> None:
+        """Removes the file if it is not in the cache. The library stays loaded."""
+        if not self.is_cached:
+            shutil.rmtree(self.path.parent, ignore_errors=True)
+
+
+def compiled(name: str, title: str, text: str, defines: dict[str, str]) -> Library:
+    """Returns the library of a host text, which has its own headers, for the module `name`. `title`: the source in messages.
 
     Raises `UnsupportedError` with what to install if the compiler or headers are missing, and `mscclpp_rs.Error` with the compiler's messages.
     """
     compiler = _compiler()
-    headers = [INCLUDE, *_python_headers(), *_pybind11_headers(text), folder]
+    headers = [INCLUDE, *_python_headers(), *_pybind11_headers(text)]
     options = [*_OPTIONS, *(f"-I{path}" for path in headers), *(f"-D{key}={value}" for key, value in sorted(defines.items()))]
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
     digest = hashlib.sha256(repr((version, options, text, device_headers(), sys.version, sysconfig.get_platform())).encode()).hexdigest()
@@ -113,7 +126,7 @@ def compiled(name: str, title: str, text: str, folder: Path, defines: dict[str, 
     if kept is None:
         library = Path(tempfile.mkdtemp(prefix="mscclpp-")) / f"{name}.so"
         _compile(compiler, options, title, text, library)
-        return library
+        return Library(library, is_cached=False)
     library = kept / f"{name}-{digest[:32]}.so"
     # Ranks of one host that start together: one compiles, the others wait for it.
     with open(kept / "native.lock", "a", encoding="utf-8") as lock:
@@ -126,7 +139,7 @@ def compiled(name: str, title: str, text: str, folder: Path, defines: dict[str, 
                 made.replace(library)
             finally:
                 made.unlink(missing_ok=True)
-    return library
+    return Library(library, is_cached=True)
 
 
 def _compile(compiler: str, options: list[str], title: str, text: str, to: Path) -> None:

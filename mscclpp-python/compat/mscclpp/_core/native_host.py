@@ -121,9 +121,9 @@ class HostCommunicator:
             channels.check()
 
     def synchronize(self, stream: int) -> None:
-        """Waits until the work of a stream is complete, and checks it."""
-        for channels in (*self._channels["memory_channel"], *self._channels["port_channel"]):
-            channels.synchronize(stream)
+        """Waits until the work of a stream is complete, and checks it. A kernel that waits for another rank ends at the timeout."""
+        self._native.synchronize(stream)
+        self.check()
 
     # Calls of functions that connect ranks.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from mscclpp._core.native_tokens import Token, closing
@@ -41,7 +42,7 @@ def items(code: list[Token], name: str, text: str) -> list[Item]:
 def _item(code: list[Token], begin: int, name: str, text: str) -> Item:
     first = code[begin]
     if first.kind == "directive":
-        return _made(code, begin, begin + 1, set(), False, False, directive=True)
+        return _made(code, begin, begin + 1, set(), False, False)
     if first.text in ("}", ";"):
         return _made(code, begin, begin + 1, set(), False, True)
     scope = _scope(code, begin)
@@ -166,11 +167,9 @@ def after_angles(code: list[Token], at: int) -> int:
     return at
 
 
-def _made(
-    code: list[Token], begin: int, end: int, names: set[str], is_shared: bool, is_scope: bool, directive: bool = False
-) -> Item:
+def _made(code: list[Token], begin: int, end: int, names: set[str], is_shared: bool, is_scope: bool) -> Item:
     words = {token.text for token in code[begin:end] if token.kind == "word"}
-    if directive and code[begin].text.lstrip("# \t").startswith("define"):
+    if code[begin].kind == "directive" and code[begin].text.lstrip("# \t").startswith("define"):
         # The text of a macro may name what device code consists of.
-        words = set(code[begin].text.replace("(", " ").replace(")", " ").replace(";", " ").split())
+        words = set(re.findall(r"[^\W\d]\w*", code[begin].text))
     return Item(begin, end, frozenset(names - {""}), frozenset(words), is_shared, is_scope)

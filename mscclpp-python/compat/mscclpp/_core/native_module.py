@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import importlib.machinery
 import importlib.util
-import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mscclpp._core.native import HEADER
-from mscclpp._core.native_build import compiled, device_headers
+from mscclpp._core.native_build import Library, compiled, device_headers
 from mscclpp._core.native_host import HostCommunicator
 from mscclpp._core.native_includes import with_own_headers
 from mscclpp._core.native_source import device_text, host_text
@@ -65,47 +64,41 @@ def load_module(name: str, title: str, text: str, folder: Path, headers: dict[st
             "compile_native: expected a CUDA device, found none: kernels run on devices; compile for a device of another machine with "
             "`compile_native.compile_image`"
         )
-    path, functions, code = _host_library(name, title, text, folder, defines)
+    library, functions, code = _host_library(name, title, text, folder, defines)
     try:
         kernels = functions.kernels()
         module = KernelModule(title, device_text(title, code, kernels), _headers(headers), list(defines.items()))
         functions.bind([module.function(f"mscclpp_kernel_{number}") for number in range(len(kernels))])
         _functions.append(functions)
-        return _imported(name, title, path)
+        return _imported(name, title, library.path)
     finally:
-        _remove(path)
+        library.release()
 
 
 def module_image(
     name: str, title: str, text: str, folder: Path, headers: dict[str, str], defines: dict[str, str], capability: tuple[int, int]
 ) -> tuple[bytes, str]:
     """Returns machine code of a source with host code, and the output of the compiler."""
-    path, functions, code = _host_library(name, title, text, folder, defines)
+    library, functions, code = _host_library(name, title, text, folder, defines)
     try:
         return compile_image(title, device_text(title, code, functions.kernels()), _headers(headers), list(defines.items()), capability)
     finally:
-        _remove(path)
+        library.release()
 
 
-def _host_library(name: str, title: str, text: str, folder: Path, defines: dict[str, str]) -> tuple[Path, _Functions, str]:
-    """Returns path and functions of the library, and the source with the headers of its folder."""
+def _host_library(name: str, title: str, text: str, folder: Path, defines: dict[str, str]) -> tuple[Library, _Functions, str]:
+    """Returns the library and its functions, and the source with the headers of its folder."""
     code = with_own_headers(title, text, folder)
-    path = compiled(name, title, host_text(title, code), folder, defines)
+    library = compiled(name, title, host_text(title, code), defines)
     try:
-        return path, _Functions(path), code
+        return library, _Functions(library.path), code
     except OSError as error:
-        _remove(path)
+        library.release()
         raise Error(f"compile_native: the library of `{title}` cannot be loaded: {error}", "system", operation="compile_native") from error
 
 
 def _headers(headers: dict[str, str]) -> list[tuple[str, str]]:
     return [HEADER, *device_headers(), *headers.items()]
-
-
-def _remove(path: Path) -> None:
-    """Removes a library that is in no cache. It stays loaded."""
-    if path.parent.name.startswith("mscclpp-"):
-        shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def _imported(name: str, title: str, path: Path) -> ModuleType:
@@ -120,16 +113,14 @@ def _imported(name: str, title: str, path: Path) -> ModuleType:
         raise ImportError(
             f"{title}: expected PYBIND11_MODULE({name}, ...), as compile_native names the module, found no module of this name: {error}"
         ) from error
-    sys.modules[name] = module
     loader.exec_module(module)
+    sys.modules[name] = module
     return module
 
 
 def is_capsule(found: object) -> bool:
     """Returns whether an object is a capsule with an algorithm of the C++ interface."""
-    get_name = ctypes.pythonapi.PyCapsule_GetName
     is_valid = ctypes.pythonapi.PyCapsule_IsValid
-    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     is_valid.restype, is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
     return bool(_functions) and bool(is_valid(found, _CAPSULE.encode()))
 

@@ -51,24 +51,11 @@ union alignas(8) LL8Packet {
   LL8Packet() = default;
   DEV LL8Packet(uint32_t value, uint32_t flag) : data(value), flag(flag) {}
 
-  DEV void write(uint32_t value, uint32_t flag) {
-#if defined(DEV_SIM)
-    store_volatile<Vec8>(this, Vec8{{value, flag}});
-#else
-    asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(&raw_), "r"(value), "r"(flag) : "memory");
-#endif
-  }
+  DEV void write(uint32_t value, uint32_t flag) { store_packet(reinterpret_cast<char*>(this), value, flag); }
   /// Returns whether the packet of the flag has not arrived yet.
   DEV bool readOnce(uint32_t flag, uint32_t& data) const {
-#if defined(DEV_SIM)
-    const Vec8 found = load_volatile<Vec8>(this);
-    data = found.w[0];
-    return found.w[1] != flag;
-#else
     uint32_t found;
-    asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(data), "=r"(found) : "l"(&raw_) : "memory");
-    return found != flag;
-#endif
+    return !load_packet(reinterpret_cast<const char*>(this), flag, data, found);
   }
   DEV uint32_t read(uint32_t flag, int64_t = -1) const {
     uint32_t data;

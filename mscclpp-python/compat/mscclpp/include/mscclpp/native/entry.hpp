@@ -26,9 +26,6 @@ DEV void enter(Kernel kernel, const Pack<First, Second, Rest...>& pack, const Be
 #define MSCCLPP_ANNOUNCE(name, pack) SIM_KERNEL_WITH(name, pack, true)
 #else
 #define MSCCLPP_ANNOUNCE(name, pack)
-#endif
-
-#if !defined(DEV_SIM)
 #define MSCCLPP_BEGIN(call)
 #endif
 
