@@ -2,6 +2,9 @@
 
 use std::ffi::c_void;
 use std::rc::Rc;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use corosensei::stack::DefaultStack;
@@ -93,6 +96,22 @@ pub(super) struct Grids {
     pub(super) idle: Option<(Instant, Duration)>,
 }
 
+/// The latest time of the clocks of kernels that have ended.
+static LATEST: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the time at which kernels begin: as on a device it is later than that of kernels which ended before, and about that of the host.
+fn first_time() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed = START.get_or_init(Instant::now).elapsed().as_nanos() as u64;
+    elapsed.max(LATEST.load(Relaxed)) + 1
+}
+
+impl Drop for Grids {
+    fn drop(&mut self) {
+        LATEST.fetch_max(self.clock, Relaxed);
+    }
+}
+
 impl Grids {
     pub(super) fn new(options: Options, seed: u64) -> Self {
         let run = Rc::<Run>::default();
@@ -115,7 +134,7 @@ impl Grids {
             asked: 0,
             steps: 0,
             turns: 0,
-            clock: 0,
+            clock: first_time(),
             idle: None,
         }
     }
