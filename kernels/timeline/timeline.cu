@@ -24,9 +24,10 @@ struct Stamp {
 /// Argument of the kernel; the host has the same struct.
 struct TimelineParams {
   mscclpp::LaunchParams launch;
-  /// Address of the number of stamps, then of the stamps.
+  /// Address of each block's number of stamps, then of the stamps: the first one of each block, the second one of each, … It is memory of
+  /// the host, to which blocks write without waiting.
   uint64_t stamps;
-  /// Number of stamps for which there is room.
+  /// Number of stamps of a block for which there is room.
   uint64_t capacity;
 };
 
@@ -34,6 +35,8 @@ struct TimelineParams {
 struct Current {
   Stamp stamp;
   uint64_t last_poll;
+  /// Stamps of the block so far.
+  uint64_t count;
 };
 
 DEV Current& current() {
@@ -56,16 +59,19 @@ DEV void note_poll() {
 
 DEV void begin_stamp() {
   if (dev_thread() != 0) return;
-  current() = Current{Stamp{dev_now(), 0, 0, mscclpp::cache().sequence, mscclpp::pc(), mscclpp::iteration()}, 0};
+  Current& now = current();
+  now.stamp = Stamp{dev_now(), 0, 0, mscclpp::cache().sequence, mscclpp::pc(), mscclpp::iteration()};
+  now.last_poll = 0;
 }
 
 DEV void end_stamp(const TimelineParams& params) {
   if (dev_thread() != 0) return;
-  uint64_t* count = reinterpret_cast<uint64_t*>(params.stamps);
-  const uint64_t at = fetch_add_relaxed_gpu(count, 1);
-  if (at >= params.capacity) return;
+  uint64_t* counts = reinterpret_cast<uint64_t*>(params.stamps);
+  const uint64_t number = current().count++;
+  store_plain<uint64_t>(counts + dev_block(), number + 1);
+  if (number >= params.capacity) return;
   const Stamp& stamp = current().stamp;
-  uint64_t* to = count + 1 + at * (sizeof(Stamp) / sizeof(uint64_t));
+  uint64_t* to = counts + dev_blocks() + (number * dev_blocks() + dev_block()) * (sizeof(Stamp) / sizeof(uint64_t));
   store_plain<uint64_t>(to, stamp.begin);
   store_plain<uint64_t>(to + 1, dev_now());
   store_plain<uint64_t>(to + 2, current().last_poll - stamp.waited);
@@ -77,6 +83,7 @@ DEV void end_stamp(const TimelineParams& params) {
 template <typename Arith>
 DEV void run_stamped_block(const TimelineParams& params) {
   using namespace mscclpp;
+  if (dev_thread() == 0) current().count = 0;
   DEV_NO_UNROLL
   while (pc() < cache().own.end) {
     if (pc() - cache().first >= cache().end - cache().first) {

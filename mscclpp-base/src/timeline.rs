@@ -68,22 +68,28 @@ impl Timeline {
 impl Timeline {
     /// Returns the events in Chrome's trace format: a process for each rank, and in it a thread for each thread block.
     pub fn trace_events(&self) -> impl Iterator<Item = serde_json::Value> + '_ {
+        self.trace_events_of(|rank| (rank, format!("rank {rank}")))
+    }
+
+    /// Returns the events of [`trace_events`](Self::trace_events); `process`: number and name of the process of a rank.
+    pub fn trace_events_of<'a>(
+        &'a self,
+        process: impl Fn(u32) -> (u32, String) + 'a,
+    ) -> impl Iterator<Item = serde_json::Value> + 'a {
         use serde_json::json;
 
         let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
-        let name = |event: &Event, (what, name): (&str, String)| {
-            json!({
-                "name": what, "ph": "M", "ts": 0, "dur": 0, "pid": event.rank, "tid": event.block,
-                "args": { "name": name },
-            })
-        };
         let mut last = (None, None);
         self.events.iter().flat_map(move |event| {
             let Event { rank, block, op, kind, iteration, launch, begin, end, waited, ref location } = *event;
             let is_new = [last.0 != Some(rank), last != (Some(rank), Some(block))];
             last = (Some(rank), Some(block));
-            let names = [("process_name", format!("rank {rank}")), ("thread_name", format!("thread block {block}"))];
-            let names = is_new.into_iter().zip(names).filter(|(is_new, _)| *is_new).map(|(_, of)| name(event, of));
+            let (pid, process) = process(rank);
+            let names = [("process_name", process), ("thread_name", format!("thread block {block}"))];
+            let name = |(what, name): (&str, String)| {
+                json!({ "name": what, "ph": "M", "ts": 0, "dur": 0, "pid": pid, "tid": block, "args": { "name": name } })
+            };
+            let names = is_new.into_iter().zip(names).filter(|(is_new, _)| *is_new).map(|(_, of)| name(of));
             let mut args = json!({
                 "plan": self.plan, "launch": launch, "operation": op, "iteration": iteration, "waited_us": us(waited),
             });
@@ -92,7 +98,7 @@ impl Timeline {
             }
             let operation = json!({
                 "name": kind.name(), "cat": "operation", "ph": "X", "ts": us(begin), "dur": us(end.saturating_sub(begin)),
-                "pid": rank, "tid": block, "args": args,
+                "pid": pid, "tid": block, "args": args,
             });
             names.chain([operation]).collect::<Vec<_>>()
         })

@@ -16,6 +16,7 @@ mod python_clients;
 mod pytorch;
 mod selection;
 mod symbols;
+mod timelines;
 
 // Ports that are otherwise unused.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
@@ -48,6 +49,7 @@ fn main() {
         cudarc_client::tests(),
         device_comm::tests(),
         divisions::tests(),
+        timelines::tests(),
         faults::tests(),
         fault_rounds::tests(),
         forward::tests(),

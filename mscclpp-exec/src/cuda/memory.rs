@@ -168,6 +168,11 @@ impl MappedMemory {
         Ok(Self { mapped: driver.alloc_mapped(bytes)?, driver: driver.clone(), bytes })
     }
 
+    /// Returns the number of bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.bytes
+    }
+
     /// Returns the device's address of byte `at`.
     pub(super) fn device(&self, at: u64) -> u64 {
         self.mapped.device + at

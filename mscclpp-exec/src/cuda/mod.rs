@@ -102,6 +102,8 @@ pub use specialize::{NotSpecialized, specialized_source};
 pub use staged::{Access, Staged, StagedPart, lent_slices, part_slices};
 pub use stream::{Event, Graph, Stream};
 pub use switch::SwitchPath;
+#[doc(hidden)]
+pub use timeline::Recorder;
 pub use timing::{LaunchTimes, time, time_launches};
 #[doc(hidden)]
 pub use vector::bytes_of;

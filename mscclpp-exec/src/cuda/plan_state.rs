@@ -32,7 +32,7 @@ use mscclpp_base::random::Random;
 
 /// State of a plan on the devices of an executor. Launches of all sizes share it, one at a time.
 pub(super) struct PlanState {
-    pub(super) program: ResolvedPlan,
+    pub(super) program: Arc<ResolvedPlan>,
     counters: Counters,
     /// State of each device.
     pub(super) parts: Vec<DevicePlanState>,
@@ -228,7 +228,7 @@ impl PlanState {
             groups,
             _peers: shared,
             counters,
-            program,
+            program: Arc::new(program),
         })
     }
 

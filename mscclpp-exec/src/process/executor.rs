@@ -123,14 +123,15 @@ impl Executor {
         Ok(std::mem::replace(&mut self.inner.session()?.options.timeout, timeout.min(MAX_TIMEOUT)))
     }
 
-    /// Writes the timeline of this rank's later launches to a file that does not exist yet, in Chrome's trace format.
+    /// Writes the timeline of this rank's later launches to a file that does not exist yet, in Chrome's trace format; `name`: that of its
+    /// process in the trace.
     ///
     /// # Errors
     /// Those of the system; of the kind [`ResourceBusy`](std::io::ErrorKind::ResourceBusy) while another thread is in a call.
     #[doc(hidden)]
-    pub fn record_timeline(&self, path: &Path) -> std::io::Result<()> {
+    pub fn record_timeline(&self, path: &Path, name: String) -> std::io::Result<()> {
         let busy = |_| std::io::Error::from(std::io::ErrorKind::ResourceBusy);
-        self.inner.session().map_err(busy)?.timeline = Some(TimelineFile::create(path)?);
+        self.inner.session().map_err(busy)?.timeline = Some(TimelineFile::create(path, self.rank(), name)?);
         Ok(())
     }
 

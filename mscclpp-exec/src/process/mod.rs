@@ -59,3 +59,5 @@ pub use prepare::describe;
 pub use session::CallHistory;
 #[doc(hidden)]
 pub use session::Session;
+#[doc(hidden)]
+pub use timeline::TimelineFile;

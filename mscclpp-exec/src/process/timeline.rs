@@ -34,9 +34,20 @@ impl Recorders for Vec<Stamps> {
     }
 }
 
-/// A trace of which each launch appends its events.
-pub(super) struct TimelineFile {
+/// Returns the number of a process in a trace: those of ranks are in their order, and the files of a rank have different ones as far as
+/// 16 bits can tell their names apart.
+fn process_number(rank: u32, path: &Path) -> u32 {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    // FNV-1a.
+    let hash = name.iter().fold(0x811c_9dc5_u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (rank & 0x7fff) << 16 | (hash ^ hash >> 16) & 0xffff
+}
+
+/// A trace to which timelines of launches are appended.
+pub struct TimelineFile {
     path: PathBuf,
+    /// Number and name of its process, which files that are joined distinguish.
+    process: (u32, String),
     /// None after a failure.
     file: Option<BufWriter<File>>,
     pub(super) stamps: Vec<Stamps>,
@@ -48,18 +59,28 @@ pub(super) struct TimelineFile {
 }
 
 impl TimelineFile {
-    /// Creates the file, which does not exist yet.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    /// Creates the file, which does not exist yet; `name`: what viewers show as that of its
+    /// process.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn create(path: &Path, rank: u32, name: String) -> io::Result<Self> {
         let mut file = BufWriter::new(File::create_new(path)?);
         file.write_all(b"[")?;
         let (stamps, names) = Default::default();
-        Ok(Self { path: path.to_owned(), file: Some(file), stamps, num_operations: 0, names, separator: "" })
+        let (path, process) = (path.to_owned(), (process_number(rank, path), name));
+        Ok(Self { path, process, file: Some(file), stamps, num_operations: 0, names, separator: "" })
     }
 
     /// Appends what was recorded of a launch.
     pub(super) fn append(&mut self, program: &ResolvedPlan) {
         let timeline = Timeline::new(program, self.stamps.iter_mut().flat_map(Stamps::take));
-        if let Err(error) = self.write(&timeline) {
+        self.add(&timeline);
+    }
+
+    /// Appends a timeline. A failure is a warning, and ends the file.
+    pub fn add(&mut self, timeline: &Timeline) {
+        if let Err(error) = self.write(timeline) {
             log::warn!("the timeline in {} ends: {error}", self.path.display());
             self.file = None;
         }
@@ -73,7 +94,7 @@ impl TimelineFile {
             return Err(io::Error::other(format!("a file has at most {MAX_OPERATIONS} operations")));
         }
         self.num_operations += timeline.events.len();
-        for event in timeline.trace_events() {
+        for event in timeline.trace_events_of(|_| self.process.clone()) {
             let is_operation = event["ph"] == "X";
             let text = event.to_string();
             if is_operation || self.names.insert(text.clone()) {

@@ -10,6 +10,7 @@ use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, place};
 use super::LaunchedCall;
 use super::launch::{DeviceCall, Entry, Launched};
 use super::posted::{Kind, PostedCalls};
+use super::timeline::Timelines;
 use crate::communicator::Communicator;
 use crate::communicator::cache::Cache;
 use mscclpp_base::dtype::Element;
@@ -64,6 +65,8 @@ pub(super) struct Connection {
     pub(super) device: Device,
     pub(super) executor: Executor,
     pub(super) bootstrap: Arc<Bootstrap>,
+    /// What the environment asks to record.
+    pub(super) timelines: Option<Timelines>,
 }
 
 impl Connection {
@@ -90,6 +93,7 @@ impl Connection {
             multicast: executor.has_multicast(),
             max_blocks: executor.max_blocks(),
             ranks_per_node: executor.ranks_per_node()?,
+            timelines: Timelines::new(communicator, &device),
             device,
             executor,
             bootstrap: Arc::clone(communicator.bootstrap()),
@@ -128,6 +132,14 @@ impl Connection {
             Allocation::Caller(_) => 0,
         };
         self.allocations.iter().map(bytes).sum()
+    }
+
+    /// Writes what launches have recorded, if none is pending: it waits for none.
+    pub(super) fn write_timelines(&mut self) {
+        let Some(timelines) = self.timelines.as_mut().filter(|timelines| timelines.is_used()) else { return };
+        if self.executor.is_idle() {
+            timelines.write();
+        }
     }
 
     pub(super) fn last_call(&self) -> Option<LaunchedCall> {
@@ -310,6 +322,7 @@ impl Connection {
     pub(super) fn finish(&mut self, stream: &Stream) -> Result<(), Error> {
         self.check(stream)?;
         self.executor.drain_ports().map_err(|error| self.fail(error))?;
+        self.write_timelines();
         self.compare()
     }
 }
@@ -324,6 +337,9 @@ impl Drop for Connection {
         }
         let mut is_quiet = self.executor.wait_for_launches().is_ok();
         self.posted.ring.stop();
+        if let Some(timelines) = self.timelines.as_mut().filter(|_| is_quiet) {
+            timelines.write();
+        }
         if let Some(cause) = self.posted.ring.missed(&self.bootstrap).filter(|_| !has_failed && lost.is_empty()) {
             // Ranks that wait on the host for one another do not compare their calls.
             self.executor.fail(cause.into());

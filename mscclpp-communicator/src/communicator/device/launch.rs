@@ -10,6 +10,7 @@ use super::KernelPolicy;
 use super::LaunchedCall;
 use super::connection::Connection;
 use super::posted::{Kind, Position};
+use super::timeline::Timelines;
 use crate::communicator::Communicator;
 use crate::communicator::decide::{decide, select};
 use crate::communicator::forced::Forced;
@@ -216,6 +217,10 @@ impl Connection {
     fn serve_once(&mut self, call: &mut DeviceCall<'_>, request: Request, memory: Memory<'_>) -> Result<(), Error> {
         self.last = None;
         self.check(call.stream)?;
+        if !call.is_captured {
+            let _set_up = call.set_up()?;
+            self.write_timelines();
+        }
         let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
         let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
         let positions = if registered { positions } else { [None; 2] };
@@ -404,7 +409,7 @@ impl Connection {
         if !call.is_captured {
             self.drop_unused();
         }
-        let Self { cache, retired, executor, posted, .. } = self;
+        let Self { cache, retired, executor, posted, timelines, .. } = self;
         let retire = |entry: Entry| {
             retired.push(entry);
             // The others are dropped, which waits for launches: not in a capture.
@@ -413,7 +418,8 @@ impl Connection {
             }
         };
         let key = (call.forced.variant(&request), request);
-        let entry = cache.get(&key, || prepare(executor, call, &request, posted.ring.number()), retire)?;
+        let prepare = || prepare(executor, call, &request, posted.ring.number(), timelines.as_ref());
+        let entry = cache.get(&key, prepare, retire)?;
         if let Prepared::Plan(bound) = &mut entry.prepared {
             bound.plan.set_timeout(call.communicator.timeout());
             bound.plan.set_captured(call.is_captured);
@@ -441,7 +447,13 @@ pub(super) fn pieces(staging_limit: u64, request: &Request) -> impl Iterator<Ite
 }
 
 /// Selects the algorithm of a request and prepares its plan, in the rank's call with a number. A call of all ranks.
-fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number: u64) -> Result<Entry, Error> {
+fn prepare(
+    executor: &Executor,
+    call: &DeviceCall<'_>,
+    request: &Request,
+    number: u64,
+    timelines: Option<&Timelines>,
+) -> Result<Entry, Error> {
     let _set_up = call.set_up()?;
     let _part = place::enter_call(number, || call.communicator.describe(request) + &call.forced.describe(request));
     let rank = call.communicator.rank();
@@ -450,7 +462,10 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request, number
     let prepared = match plan {
         Some(plan) => {
             let options = call.kernels.options(request.prepare_options());
-            let plan = executor.prepare_with_options(&plan, request.message(), options)?;
+            let mut plan = executor.prepare_with_options(&plan, request.message(), options)?;
+            if let Some(timelines) = timelines {
+                timelines.record(&mut plan);
+            }
             Prepared::Plan(Box::new(BoundPlan { bindings: Vec::new(), retired: Vec::new(), staged: None, plan }))
         }
         None => {

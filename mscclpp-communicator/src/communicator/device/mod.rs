@@ -8,6 +8,7 @@ mod kernels;
 mod launch;
 mod posted;
 mod served;
+mod timeline;
 mod transfers;
 
 use std::panic::Location;

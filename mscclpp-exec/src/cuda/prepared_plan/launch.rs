@@ -13,6 +13,7 @@ use crate::cuda::last_launch::LastLaunch;
 use crate::cuda::proxy::Proxies;
 use crate::cuda::specialize::VECTOR;
 use crate::cuda::stream::{Lane, Stream};
+use crate::cuda::timeline::Recording;
 use mscclpp_base::error::Error;
 
 /// Threads of a block, and blocks per rank, of the kernel that divides the sums of an average.
@@ -169,10 +170,11 @@ impl PreparedPlan {
             self.context.keep_for_graphs();
             let all = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
             all.for_each(Proxies::expect_unannounced_launches);
-            self.enqueue_kernels(driver, (part, even), lane.handle(), launched)?;
+            self.enqueue_kernels(driver, (part, even), None, lane.handle(), launched)?;
             return last.add(lane, true);
         }
-        let enqueued = self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
+        // Each launch of a graph would write its stamps to the same place.
+        let enqueued = self.enqueue_kernels(driver, (part, even), part.recording.as_ref(), lane.handle(), launched);
         enqueued.and(last.add(lane, false))?;
         if let Some(proxies) = proxies {
             proxies.follow_launch(lane.handle());
@@ -184,12 +186,13 @@ impl PreparedPlan {
         &self,
         driver: &dyn Driver,
         (part, even): (&Part, bool),
+        recording: Option<&Recording>,
         stream: Handle,
         launched: &mut bool,
     ) -> Result<(), DriverError> {
-        let Part { execute, divide, launch, recording, .. } = part;
+        let Part { execute, divide, launch, .. } = part;
         let execute = part.written.as_ref().filter(|_| even).unwrap_or(execute);
-        let recorded = recording.as_ref().map(|recording| (&recording.execute.handle, recording.argument(launch)));
+        let recorded = recording.and_then(|recording| Some((&recording.execute.handle, recording.argument(launch)?)));
         let (execute, argument) = match &recorded {
             None => (execute, bytemuck::bytes_of(launch)),
             Some((execute, argument)) => (*execute, bytemuck::bytes_of(argument)),

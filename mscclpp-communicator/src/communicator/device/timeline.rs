@@ -1,0 +1,61 @@
+//! The timeline of the calls on device memory of a rank.
+
+use mscclpp_exec::cuda::{Device, PreparedPlan, Recorder};
+use mscclpp_exec::process::TimelineFile;
+
+use crate::communicator::Communicator;
+use crate::communicator::timeline::file;
+
+/// Bytes for what launches record until all launches are complete: 400 000 operations. The communicator of two ranks that exchange
+/// transfers has less.
+const BYTES: u64 = 16 << 20;
+const BYTES_OF_PAIR: u64 = 1 << 20;
+
+/// What records launches, and the file to which it is written when no launch is pending.
+pub(super) struct Timelines {
+    recorder: Recorder,
+    file: TimelineFile,
+}
+
+impl Timelines {
+    /// Creates the file, if the environment names a folder. A failure is a warning: it does not change what the program computes.
+    pub(super) fn new(communicator: &Communicator, device: &Device) -> Option<Self> {
+        let rank = &communicator.inner.observed.rank;
+        let (path, name) = file(rank, "device")?;
+        let create = || -> Result<Self, String> {
+            let bytes = if communicator.inner.is_pair { BYTES_OF_PAIR } else { BYTES };
+            let recorder = Recorder::new(device, bytes).map_err(|error| error.to_string())?;
+            Ok(Self {
+                recorder,
+                file: TimelineFile::create(&path, rank.rank, name).map_err(|error| error.to_string())?,
+            })
+        };
+        let warn =
+            |error: &String| log::warn!("rank {} cannot write its timeline to {}: {error}", rank.rank, path.display());
+        create().inspect_err(warn).ok()
+    }
+
+    /// Records the launches of a prepared plan that are not captured. A failure is a warning.
+    pub(super) fn record(&self, plan: &mut PreparedPlan) {
+        if let Err(error) = plan.record(std::slice::from_ref(&self.recorder)) {
+            log::warn!("a timeline is without the launches of {plan:?}: {error}");
+        }
+    }
+
+    /// Returns whether a launch was recorded that is not written.
+    pub(super) fn is_used(&self) -> bool {
+        self.recorder.is_used()
+    }
+
+    /// Writes what launches have recorded. No launch is pending.
+    pub(super) fn write(&mut self) {
+        let (timelines, skipped) = self.recorder.take();
+        timelines.iter().for_each(|timeline| self.file.add(timeline));
+        let dropped: u64 = timelines.iter().map(|timeline| timeline.dropped).sum();
+        if skipped + dropped > 0 {
+            log::warn!(
+                "a timeline is without {skipped} launches and {dropped} operations, for which there was no room"
+            );
+        }
+    }
+}
