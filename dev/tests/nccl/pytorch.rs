@@ -122,7 +122,7 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
         for (ranks, with) in [(2, ""), (4, "_with_multicast_objects")] {
             let name = format!("pytorch_{version}_own_backend_has_symmetric_memory{with}");
             let python = python.clone();
-            add(Trial::test(name, move || run_on_own_backend(&python, "symmetric_memory", 10, ranks)));
+            add(Trial::test(name, move || run_on_own_backend(&python, "symmetric_memory", 12, ranks)));
         }
         let name = format!("pytorch_{version}_own_backend_sums_in_switches_unless_algorithms_are_deterministic");
         let of_sums = python.clone();

@@ -167,13 +167,48 @@ def operations_with_parts_of_ranks():
 
 
 @test
+def operations_on_handles_are_those_of_the_handles():
+    tensor = symmetric.empty(COUNT, device=DEVICE)
+    handle = torch.ops.symm_mem._rendezvous(tensor, group_name=group())
+    assert handle.buffer_ptrs == symmetric.rendezvous(tensor, group()).buffer_ptrs
+    for barrier in (torch.ops.symm_mem._barrier, torch.ops.symm_mem._barrier.default):
+        barrier(handle)
+        handle.get_buffer(NEXT, (COUNT,), torch.float32).copy_(on_device(values(RANK, COUNT, seed=7)))
+        barrier(handle)
+        equal(tensor, values(BEFORE, COUNT, seed=7))
+    assert "SymmetricMemory" in str(torch.ops.symm_mem._barrier._schemas)
+    refuses(RuntimeError, lambda: torch.ops.symm_mem._barrier(3), "_barrier")
+
+
+@test
+def pipelines_of_pytorch_use_the_memory():
+    shard, found = on_device(values(RANK, COUNT)), {}
+    gathered = torch.empty(SIZE * COUNT, device=DEVICE)
+    symmetric._pipelined_all_gather_and_consume(
+        shard, lambda part, rank: found.setdefault(rank, torch.empty_like(part).copy_(part)), gathered, group()
+    )
+    torch.cuda.synchronize()
+    equal(gathered, of_all(COUNT).reshape(-1), "all_gather")
+    for rank in range(SIZE):
+        equal(found[rank], values(rank, COUNT), f"the part of rank {rank}")
+    # A kernel of PyTorch, which orders nothing.
+    torch.cuda._sleep = lambda cycles: None
+    produced = torch.empty(SIZE * COUNT, device=DEVICE)
+    symmetric._pipelined_produce_and_all2all(
+        lambda rank, out: out.copy_(on_device(values(RANK, COUNT, seed=rank)).reshape(out.shape)), produced, group()
+    )
+    torch.cuda.synchronize()
+    equal(produced, torch.cat([values(rank, COUNT, seed=RANK) for rank in range(SIZE)]), "all_to_all")
+
+
+@test
 def what_is_not_supported_is_refused_by_name():
     tensor, handle = shared(COUNT)
     unsupported, invalid = mscclpp_rs.UnsupportedError, mscclpp_rs.InvalidInputError
     refuses(unsupported, lambda: symmetric.empty(3, device="cpu"), "empty", "CUDA device")
     refuses(unsupported, lambda: torch.ops.symm_mem.nvshmem_broadcast(tensor, 0, group()), "nvshmem_broadcast")
     refuses(unsupported, lambda: torch.ops.symm_mem.one_shot_all_reduce(torch.ones(3), "sum", group()), "one_shot_all_reduce")
-    refuses(unsupported, lambda: torch.ops.symm_mem._rendezvous(tensor, group()), "_rendezvous")
+    refuses(invalid, lambda: torch.ops.symm_mem._rendezvous(on_device(torch.zeros(3)), group()), "rendezvous")
     refuses(unsupported, handle.boxed, "boxed")
     refuses(unsupported, lambda: symmetric.get_mem_pool(DEVICE), "get_mem_pool")
     refuses(invalid, lambda: symmetric.rendezvous(on_device(torch.zeros(3)), group()), "rendezvous")

@@ -35,7 +35,6 @@ _REFUSED = (
     "tile_reduce",
     "_low_contention_all_gather_ce_multicast",
     "_low_contention_all_gather_ce_multicast_out",
-    "_rendezvous",
 )
 
 #: Registrations, which end with the object.

@@ -282,6 +282,25 @@ class _Entry:
         return Handle(allocation, name, tensor.data_ptr() - allocation.memory.address)
 
 
+class _HandleOperation:
+    """Takes the place of an operation of ``torch.ops.symm_mem`` that has handles of C++, and passes on what is not for this package."""
+
+    def __init__(self, of_torch: Any, function: Callable[..., Any], is_own: Callable[[Any], bool]) -> None:
+        self._of_torch, self._function, self._is_own = of_torch, function, is_own
+
+    def __getattr__(self, name: str) -> Any:
+        return self if name == "default" else getattr(self._of_torch, name)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        is_own = any(self._is_own(value) for value in (*arguments, *named.values()))
+        return (self._function if is_own else self._of_torch)(*arguments, **named)
+
+
+def _replace(name: str, function: Callable[..., Any], is_own: Callable[[Any], bool]) -> None:
+    if hasattr(torch.ops.symm_mem, name):
+        setattr(torch.ops.symm_mem, name, _HandleOperation(getattr(torch.ops.symm_mem, name), function, is_own))
+
+
 def _instead(name: str, function: Callable[..., Any]) -> None:
     """Lets a function of PyTorch's module make calls on handles of this package by ``function``."""
     of_torch = getattr(_torch_module, name, None)
@@ -312,6 +331,10 @@ def _wait_signal(hdl: Handle, peer: int) -> None:
     hdl.wait_signal(peer)
 
 
+def _barrier(symm: Handle) -> None:
+    symm.barrier()
+
+
 if not hasattr(_torch_module, "all_to_all_nd"):
     raise UnsupportedError(f"symmetric memory: expected PyTorch 2.15 or later, found {torch.__version__}")
 _ENTRY = _Entry(_torch_module._SymmetricMemory)
@@ -319,4 +342,6 @@ _torch_module._SymmetricMemory = _ENTRY
 _instead("get", _get)
 _instead("put_signal", _put_signal)
 _instead("wait_signal", _wait_signal)
+_replace("_barrier", _barrier, lambda value: isinstance(value, Handle))
+_replace("_rendezvous", _ENTRY.rendezvous, lambda value: isinstance(value, torch.Tensor) and (is_active() or is_symmetric(value)))
 _symmetric_ops.install(is_active, is_symmetric, _ENTRY.rendezvous)
