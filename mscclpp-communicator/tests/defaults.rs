@@ -191,6 +191,7 @@ fn failures_of_selectors_are_those_of_all_ranks() {
             comm.barrier().expect("all ranks");
             let error = reduce(comm).expect_err("one of the selectors failed").to_string();
             assert!(error.contains("the selector failed: ") && error.contains("out of range"), "{error}");
+            assert!(error.contains("allreduce") && !error.contains("barrier"), "not in the call before: {error}");
         });
         defaults::clear_selector();
     }

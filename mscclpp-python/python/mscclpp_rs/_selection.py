@@ -180,7 +180,13 @@ def _checked(selector: Selector) -> Callable[..., str | None]:
             if chosen is not None and not isinstance(chosen, str):
                 raise TypeError(f"a selector returns a name or None, found {type(chosen).__name__}")
         except BaseException as error:
-            _raised[:] = [(f"{type(error).__name__}: {error}", error)]
+            try:
+                text = str(error)
+            except Exception:
+                text = f"{type(error).__name__}, which has no text"
+                _raised[:] = [(f"RuntimeError: {text}", error)]
+                raise RuntimeError(text) from error
+            _raised[:] = [(f"{type(error).__name__}: {text}", error)]
             raise
         return chosen
 

@@ -177,6 +177,21 @@ def name_that_does_not_exist_is_an_error_that_lists_others():
     dist.barrier()
     mscclpp_rs.set_selector(lambda call, names: 7)
     assert isinstance(raised(reduced, group).__cause__, TypeError)
+
+    class Textless(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def fail_without_text(call, names):
+        raise Textless
+
+    mscclpp_rs.set_selector(None)
+    group = new_group()
+    reduced(group)
+    dist.barrier()
+    mscclpp_rs.set_selector(fail_without_text)
+    error = raised(reduced, group)
+    assert "Textless, which has no text" in str(error) and isinstance(error.__cause__, Textless), error
     mscclpp_rs.set_selector(None)
 
 

@@ -84,6 +84,11 @@ impl Session {
         let rank = error.root_cause().map_or(self.rank(), |cause| cause.rank);
         let reason = match error {
             Error::RankLost { reason, .. } => reason.clone(),
+            Error::Selector { request, message, .. } => {
+                // It was asked before the call began.
+                call.clone_from(request);
+                format!("the selector failed: {message}")
+            }
             other => other.to_string(),
         };
         bootstrap::Error::CallFailed { who: Box::new(self.bootstrap.member(rank)), call, kind: error.kind(), reason }
