@@ -124,12 +124,17 @@ impl Registry {
         };
         let is_plan =
             |path: &Path| path.extension().is_some_and(|end| end == OsStr::new("json") || end == OsStr::new("plan"));
-        paths.retain(|path| is_plan(path) && path.is_file());
+        // A link to a file that is missing is reported.
+        paths.retain(|path| is_plan(path) && !path.is_dir());
         paths.sort();
-        let left = MAX_FILES.saturating_sub(self.files().len());
+        let (found, left) = (paths.len(), MAX_FILES.saturating_sub(self.files().len()));
         for path in paths.into_iter().take(left) {
             let outcome = self.add_file(&path);
             self.push_file(PlanFile { path, outcome });
+        }
+        if found > left {
+            let reason = format!("expected at most {MAX_FILES} files in all; {} more are not read", found - left);
+            self.push_file(PlanFile { path: directory.to_owned(), outcome: Err(reason) });
         }
     }
 
@@ -245,12 +250,17 @@ mod tests {
         }
         std::fs::write(folder.path().join("c.json"), "{}").expect("written");
         std::fs::write(folder.path().join("README"), "no plan").expect("written");
+        std::fs::create_dir(folder.path().join("folder.json")).expect("created");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("missing", folder.path().join("d.json")).expect("linked");
+        #[cfg(not(unix))]
+        std::fs::write(folder.path().join("d.json"), "").expect("written");
         let built_in = registry.iter().count();
         registry.add_directory(folder.path());
         let files: Vec<_> = registry.files().iter().map(|file| file.path.file_name().expect("a file")).collect();
-        assert_eq!(files, ["a.plan", "b.plan", "c.json"]);
+        assert_eq!(files, ["a.plan", "b.plan", "c.json", "d.json"]);
         let refused: Vec<_> = registry.files().iter().filter_map(PlanFile::refusal).collect();
-        assert_eq!((refused.len(), registry.iter().count()), (1, built_in + 2), "{refused:?}");
+        assert_eq!((refused.len(), registry.iter().count()), (2, built_in + 2), "{refused:?}");
         assert!(refused[0].contains("c.json"), "{refused:?}");
         let select =
             |bytes, ranks| registry.select(&Request::new(CollectiveKind::AllReduce, ranks, DataType::I32, bytes));
@@ -281,6 +291,18 @@ mod tests {
         checked(&path).expect_err("it has changed");
         std::fs::remove_file(&path).expect("removed");
         assert!(checked(&path).expect_err("it is missing").contains("cannot read plan file"));
+    }
+
+    #[test]
+    fn files_beyond_the_limit_are_reported() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for number in 0..MAX_FILES + 3 {
+            std::fs::write(folder.path().join(format!("{number}.plan")), "").expect("written");
+        }
+        let mut registry = Registry::builtin();
+        registry.add_directory(folder.path());
+        let last = registry.files().last().and_then(PlanFile::refusal).expect("it is refused");
+        assert!(registry.files().len() == MAX_FILES + 1 && last.contains("3 more are not read"), "{last}");
     }
 
     #[test]
