@@ -153,11 +153,25 @@ MSCCLPP_VIA_DOUBLE(E5M2, value)
 MSCCLPP_VIA_DOUBLE(E4M3B15, round_to_odd(value))
 #undef MSCCLPP_VIA_DOUBLE
 
+/// Returns whether the left one of two equal numbers is their minimum or maximum: floats that are equal and have different bits are zeros.
+template <Reduction kOp, typename A>
+DEV bool is_left_of_equal(A) {
+  return false;
+}
+template <Reduction kOp>
+DEV bool is_left_of_equal(float left) {
+  return (bits_of_float(left) >> 31) == (kOp == Reduction::kMin);
+}
+template <Reduction kOp>
+DEV bool is_left_of_equal(double left) {
+  return (bits_of_double(left) >> 63) == (kOp == Reduction::kMin);
+}
+
 /// Combines two numbers. Integers narrower than `int` wrap when they are clipped.
 template <Reduction kOp, typename A>
 DEV A combine(A left, A right) {
-  if constexpr (kOp == Reduction::kMin) return left < right || left != left ? left : right;
-  else if constexpr (kOp == Reduction::kMax) return left > right || left != left ? left : right;
+  if constexpr (kOp == Reduction::kMin) return left < right || left != left || (left == right && is_left_of_equal<kOp>(left)) ? left : right;
+  else if constexpr (kOp == Reduction::kMax) return left > right || left != left || (left == right && is_left_of_equal<kOp>(left)) ? left : right;
   else if constexpr (kOp == Reduction::kProd) return static_cast<A>(left * right);
   else return static_cast<A>(left + right);
 }

@@ -129,6 +129,7 @@ pub(crate) fn shipped(name: &str, ranks: u32) -> Result<Plan, Failed> {
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("bits::every_type_and_operation", every_type_and_operation),
+        Test::new("bits::minima_and_maxima_of_zeros", minima_and_maxima_of_zeros),
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
         Test::new("bits::packets_of_both_sizes", packets_of_both_sizes),
         Test::new("bits::long_messages", long_messages),
@@ -162,6 +163,35 @@ fn every_type_and_operation(rig: &Rig) -> Result<(), Failed> {
                     }
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+/// The sign does not depend on the order in which ranks are combined.
+fn minima_and_maxima_of_zeros(rig: &Rig) -> Result<(), Failed> {
+    let world = Executor::new(&rig.device, 3);
+    for (name, dtype, op) in ["allreduce_ring", "allreduce_one_shot_packets"].into_iter().flat_map(|name| {
+        let dtypes = [DataType::F64, DataType::F32, DataType::F16, DataType::BF16].into_iter();
+        dtypes.flat_map(move |dtype| [ReduceOp::Min, ReduceOp::Max].map(|op| (name, dtype, op)))
+    }) {
+        let message = Message::new(dtype, 3 * 16).op(op).any_size();
+        let mut run = world.prepare(&shipped(name, 3)?, message)?;
+        let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+        let zeros = |is_negative: &dyn Fn(usize) -> bool| -> Vec<u8> {
+            let byte =
+                |at: usize| u8::from(at % dtype.size() == dtype.size() - 1 && is_negative(at / dtype.size())) << 7;
+            (0..48 * dtype.size()).map(byte).collect()
+        };
+        for rank in 0..3 {
+            buffers.write_input(rank, &zeros(&|element| (element + rank as usize) % 2 == 0))?;
+        }
+        run.launch_buffers(&mut buffers, &stream)?;
+        run.synchronize(&stream)?;
+        let mut found = vec![1; 48 * dtype.size()];
+        for rank in 0..3 {
+            buffers.read_output(rank, &mut found)?;
+            assert_eq!(found, zeros(&|_| op == ReduceOp::Min), "{name} {dtype:?} {op:?} rank {rank}");
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Arithmetic of reductions, and the units in which their data is processed.
 //!
-//! Sums and products of integers wrap. Minimum and maximum of floats are NaN as soon as one operand is, whatever the
-//! order. `Avg` adds, and divides once at the end of a launch: floats round that division like any other operation,
+//! Sums and products of integers wrap. Minimum and maximum of floats are NaN as soon as one operand is, and -0.0 is less than 0.0, whatever
+//! the order. `Avg` adds, and divides once at the end of a launch: floats round that division like any other operation,
 //! integers truncate it towards zero (and a sum that wrapped stays wrapped). For sums of f16, bf16 and e5m2 beyond the
 //! largest finite value: f16 and bf16 become infinite, both fp8 types stay at the largest finite value.
 

@@ -56,11 +56,14 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn minimum(self, other: Self) -> Self {
-                if self < other || self.is_nan() { self } else { other }
+                // Of zeros -0.0, whatever their order.
+                let equal = Self::from_bits(self.to_bits() | other.to_bits());
+                if self < other || self.is_nan() { self } else if self == other { equal } else { other }
             }
             #[inline(always)]
             fn maximum(self, other: Self) -> Self {
-                if self > other || self.is_nan() { self } else { other }
+                let equal = Self::from_bits(self.to_bits() & other.to_bits());
+                if self > other || self.is_nan() { self } else if self == other { equal } else { other }
             }
             #[inline(always)]
             fn divide_by(self, ranks: u32) -> Self {
@@ -100,6 +103,16 @@ mod tests {
         assert_eq!((-7_i32).divide_by(2), -3);
         assert_eq!(u64::MAX.divide_by(3), u64::MAX / 3);
         assert_eq!((-100_i8).divide_by(200), 0);
+    }
+
+    #[test]
+    fn minimum_and_maximum_of_zeros_do_not_depend_on_their_order() {
+        for (left, right) in [(0.0, -0.0), (-0.0, 0.0)] {
+            assert!(combine::<f32, MIN>(left, right).is_sign_negative());
+            assert!(combine::<f32, MAX>(left, right).is_sign_positive());
+            assert!(combine::<f64, MIN>(left.into(), right.into()).is_sign_negative());
+            assert!(combine::<f64, MAX>(left.into(), right.into()).is_sign_positive());
+        }
     }
 
     #[test]
