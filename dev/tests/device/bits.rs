@@ -184,7 +184,7 @@ fn minima_and_maxima_of_zeros(rig: &Rig) -> Result<(), Failed> {
             (0..48 * dtype.size()).map(byte).collect()
         };
         for rank in 0..3 {
-            buffers.write_input(rank, &zeros(&|element| (element + rank as usize) % 2 == 0))?;
+            buffers.write_input(rank, &zeros(&|element| (element + rank as usize).is_multiple_of(2)))?;
         }
         run.launch_buffers(&mut buffers, &stream)?;
         run.synchronize(&stream)?;
