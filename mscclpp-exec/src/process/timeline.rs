@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -37,10 +38,9 @@ impl Recorders for Vec<Stamps> {
 /// Returns the number of a process in a trace: those of ranks are in their order, and the files of a rank have different ones as far as
 /// 16 bits can tell their names apart.
 fn process_number(rank: u32, path: &Path) -> u32 {
-    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    // FNV-1a.
-    let hash = name.iter().fold(0x811c_9dc5_u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    (rank & 0x7fff) << 16 | (hash ^ hash >> 16) & 0xffff
+    let mut hasher = DefaultHasher::new();
+    path.file_name().hash(&mut hasher);
+    (rank & 0x7fff) << 16 | hasher.finish() as u32 & 0xffff
 }
 
 /// A trace to which timelines of launches are appended.

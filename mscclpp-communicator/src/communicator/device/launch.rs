@@ -218,7 +218,6 @@ impl Connection {
         self.last = None;
         self.check(call.stream)?;
         if !call.is_captured {
-            let _set_up = call.set_up()?;
             self.write_timelines();
         }
         let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));

@@ -15,6 +15,8 @@ const BYTES_OF_PAIR: u64 = 1 << 20;
 pub(super) struct Timelines {
     recorder: Recorder,
     file: TimelineFile,
+    /// The rank and the path of the file, for messages.
+    label: String,
 }
 
 impl Timelines {
@@ -22,23 +24,21 @@ impl Timelines {
     pub(super) fn new(communicator: &Communicator, device: &Device) -> Option<Self> {
         let rank = &communicator.inner.observed.rank;
         let (path, name) = file(rank, "device")?;
-        let create = || -> Result<Self, String> {
-            let bytes = if communicator.inner.is_pair { BYTES_OF_PAIR } else { BYTES };
-            let recorder = Recorder::new(device, bytes).map_err(|error| error.to_string())?;
-            Ok(Self {
-                recorder,
-                file: TimelineFile::create(&path, rank.rank, name).map_err(|error| error.to_string())?,
-            })
-        };
-        let warn =
-            |error: &String| log::warn!("rank {} cannot write its timeline to {}: {error}", rank.rank, path.display());
-        create().inspect_err(warn).ok()
+        let label = format!("the timeline of rank {} in {}", rank.rank, path.display());
+        let bytes = if communicator.inner.is_pair { BYTES_OF_PAIR } else { BYTES };
+        let recorder = Recorder::new(device, bytes).map_err(|error| error.to_string());
+        let created = recorder.and_then(|recorder| {
+            let file = TimelineFile::create(&path, rank.rank, name).map_err(|error| error.to_string())?;
+            Ok((recorder, file))
+        });
+        let (recorder, file) = created.inspect_err(|error| log::warn!("{label} cannot be written: {error}")).ok()?;
+        Some(Self { recorder, file, label })
     }
 
     /// Records the launches of a prepared plan that are not captured. A failure is a warning.
     pub(super) fn record(&self, plan: &mut PreparedPlan) {
         if let Err(error) = plan.record(std::slice::from_ref(&self.recorder)) {
-            log::warn!("a timeline is without the launches of {plan:?}: {error}");
+            log::warn!("{} is without the launches of {plan:?}: {error}", self.label);
         }
     }
 
@@ -54,7 +54,9 @@ impl Timelines {
         let dropped: u64 = timelines.iter().map(|timeline| timeline.dropped).sum();
         if skipped + dropped > 0 {
             log::warn!(
-                "a timeline is without {skipped} launches and {dropped} operations, for which there was no room"
+                "{} is without {skipped} launches and {dropped} operations, for which there was no room: \
+                 it is written when no launch is pending, so wait for calls more often",
+                self.label
             );
         }
     }
