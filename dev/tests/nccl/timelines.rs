@@ -31,10 +31,12 @@ struct Event {
     args: Value,
 }
 
-/// What a trace has: the names of processes, and of each its operations as thread block, begin, end and name.
+/// What a trace has: the names of processes, and of each its launches as plan and number, and its operations as thread block, begin, end
+/// and name.
 #[derive(Default)]
 struct Trace {
     processes: BTreeMap<u32, String>,
+    launches: BTreeMap<u32, BTreeSet<(String, u64)>>,
     operations: BTreeMap<u32, Vec<(u32, f64, f64, String)>>,
 }
 
@@ -68,12 +70,11 @@ impl Trace {
                     let waited = event.args["waited_us"].as_f64().ok_or(&*text)?;
                     let is_named =
                         trace.processes.contains_key(&event.pid) && threads.contains(&(event.pid, event.tid));
-                    if !is_named
-                        || waited > event.dur + 1e-3
-                        || event.args["launch"].as_u64().is_none_or(|launch| launch == 0)
-                    {
+                    let launch = event.args["launch"].as_u64().filter(|&launch| launch > 0).ok_or(&*text)?;
+                    if !is_named || waited > event.dur + 1e-3 {
                         return Err(text);
                     }
+                    trace.launches.entry(event.pid).or_default().insert((event.args["plan"].to_string(), launch));
                     let of = trace.operations.entry(event.pid).or_default();
                     of.push((event.tid, begin, end, operation.to_owned()));
                 }
@@ -136,9 +137,21 @@ fn no_wait() -> Result<(), String> {
     Ok(())
 }
 
+/// The sums of the program: eight times one call, and four times fifteen beside graphs, which continue the numbers of launches.
 fn of_graphs() -> Result<(), String> {
     let folder = folder()?;
     all_ok(&run("mixed_graphs", 2, &[], &[("MSCCLPP_TIMELINE", &folder.path().display().to_string())])?)?;
     let trace = Trace::read(folder.path())?;
-    (0..2).try_for_each(|rank| trace.on_device(rank, 2).map(drop))
+    for rank in 0..2 {
+        trace.on_device(rank, 2)?;
+        let name = format!("rank {rank} of 2, device");
+        let of_rank = |pid: &&u32| trace.processes[*pid] == name;
+        let launches: BTreeSet<_> =
+            trace.launches.iter().filter(|(pid, _)| of_rank(pid)).flat_map(|(_, of)| of).collect();
+        let last = launches.iter().map(|(_, number)| *number).max();
+        if launches.len() != 8 + 4 * 15 || last.is_none_or(|last| last <= 68) {
+            return Err(format!("{} launches up to {last:?}: {launches:?}", launches.len()));
+        }
+    }
+    Ok(())
 }
