@@ -1,5 +1,6 @@
 //! The tests of this crate's public API, in one program: each program links all of the crate.
 
 mod dividing;
+mod links;
 mod select;
 mod select_everything;
