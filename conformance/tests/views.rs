@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mscclpp_core::check::{check, execution_trace};
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::graph::Graph;
 use mscclpp_core::plan::json::{ReadOptions, Style, read, write};
@@ -11,7 +12,7 @@ use mscclpp_core::plan::{Plan, text};
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn plans_are_shown_drawn_and_traced() {
-    let mut stuck = 0;
+    let (mut stuck, mut summed) = (0, 0);
     for entry in conformance::index() {
         let slug = entry["slug"].as_str().expect("a name");
         let (plan, _) = read(&conformance::text(&format!("{slug}.json")), ReadOptions::default()).expect(slug);
@@ -33,6 +34,20 @@ fn plans_are_shown_drawn_and_traced() {
         assert!(traced.blocked() == 0 || !found.is_empty(), "{slug}: {} stuck", traced.blocked());
         stuck += usize::from(traced.blocked() > 0);
 
+        // An accepted all-reduce leaves the inputs of all ranks in every chunk of its output.
+        if let Some(memory) =
+            traced.memory.as_ref().filter(|_| found.is_empty() && plan.collective.kind == CollectiveKind::AllReduce)
+        {
+            let mut state = memory.initial.clone();
+            memory.changes.iter().for_each(|change| state[change.cell as usize] = change.content);
+            let outputs = memory.cells.iter().zip(state).filter(|(cell, _)| cell.buffer.ends_with("output"));
+            for (cell, content) in outputs {
+                let content = &memory.contents[content as usize];
+                assert!(content.whole && content.ranks.len() == plan.ranks.len(), "{slug}: {cell:?} holds {content:?}");
+            }
+            summed += 1;
+        }
+
         let value = serde_json::to_value(&traced).expect("it is written");
         let mut ends: BTreeMap<u64, [bool; 2]> = BTreeMap::new();
         for event in value["traceEvents"].as_array().expect("events") {
@@ -51,5 +66,6 @@ fn plans_are_shown_drawn_and_traced() {
         );
         assert!(value["otherData"]["plan"] == plan.name.as_str(), "{slug}");
     }
+    assert!(summed > 0, "no accepted all-reduce");
     assert!(stuck > 0, "fragments wait for what nobody sends");
 }

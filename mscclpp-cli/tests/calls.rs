@@ -379,6 +379,36 @@ fn dumps_of_an_earlier_job_are_analyzed_alone() {
     }
 }
 
+/// The calls of each rank, and what its thread blocks wait for.
+#[test]
+fn page_of_dumps_shows_calls_and_waits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for rank in 0..2u32 {
+        let peer = 1 - rank;
+        let lines = format!(
+            r#"{{"kind":"rank","format":1,"version":"0","job":"aa","rank":{rank},"ranks":2,"process":1}}
+{{"kind":"call","number":7,"request":"allreduce of 4 KiB","at":"src/train.rs:3:4"}}
+{{"kind":"failure","message":"rank {peer} is late","root_cause":null}}
+{{"kind":"wait","rank":{rank},"block":0,"op":2,"operation":"wait","waits_for":"a signal of rank {peer}","released_by":{{"rank":{peer},"block":0,"op":3,"operation":"signal"}}}}
+"#
+        );
+        std::fs::write(folder.path().join(format!("{rank}.jsonl")), lines).expect("a file");
+    }
+    let page = folder.path().join("page.html");
+    let words = ["analyze", folder.path().to_str().expect("UTF-8"), "--html", page.to_str().expect("UTF-8")];
+    mscclpp(words).succeeds();
+    let shown = std::fs::read_to_string(&page).expect("a page");
+    for expected in [
+        "call 7",
+        "allreduce of 4 KiB",
+        "rank 0, thread block 0, wait</a>: waits for a signal of rank 1",
+        "rank 1, calls, call 7</a>: rank 0 is late",
+        "class=\"arrow\"",
+    ] {
+        assert!(shown.contains(expected), "{expected} in {shown}");
+    }
+}
+
 #[test]
 fn what_is_no_dump_is_named_with_its_line() {
     let folder = tempfile::tempdir().expect("a folder");

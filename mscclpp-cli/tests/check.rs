@@ -250,6 +250,17 @@ fn a_trace_of_a_wrong_plan_shows_what_is_stuck() {
     let path = file.to_str().unwrap();
     let plan = text(&stalling());
     mscclpp_reading(["check", "-", "--trace", path], &plan).ends_with(1);
+    let page = directory.path().join("page.html");
+    let html = page.to_str().unwrap();
+    mscclpp_reading(["check", "-", "--html", html], &plan).ends_with(1);
+    let shown = std::fs::read_to_string(&page).unwrap();
+    for expected in ["The plan is rejected.", "data-go=\"", "wait</a>: M0201: ", "class=\"op blocked\""] {
+        assert!(shown.contains(expected), "{expected} in {shown}");
+    }
+    let run = mscclpp(["check", "allreduce_ring", "send_recv", "--html", html]).ends_with(2);
+    assert!(run.stderr.contains("--html requires one plan, found 2"), "{}", run.stderr);
+    mscclpp(["check", "allreduce_ring", "--ranks", "2", "--html", html]).succeeds();
+    assert!(std::fs::read_to_string(&page).unwrap().contains("The plan is accepted."));
     let trace = std::fs::read_to_string(&file).unwrap();
     assert!(trace.contains("\"stuck: wait\"") && trace.contains("waits for a signal of rank 1"), "{trace}");
     mscclpp(["check", "allreduce_ring", "send_recv", "--trace", path]).ends_with(2);

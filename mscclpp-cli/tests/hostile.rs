@@ -63,6 +63,16 @@ const WORDS: &[&str] = &[
     "e4m3",
     "max",
     "mscclpp",
+    "machine",
+    "simulate",
+    "bound",
+    "timeline",
+    "analyze",
+    "--machine",
+    "8xh100",
+    "--tier",
+    "--launch",
+    "--html=/dev/null",
 ];
 
 /// Values for options; nothing between a few KiB and what no machine has, so that a run is short or refused.

@@ -44,7 +44,11 @@ fn plan_file_and_machine_file_are_simulated() {
     ];
     mscclpp(words).succeeds();
     let page = fs::read_to_string(path("ring.html")).expect("a page");
-    assert!(page.starts_with("<!doctype html>") && page.contains("class=\"reduce critical\""), "{page}");
+    // Links, the bound, and what chunks hold.
+    for expected in ["gpu0 to gpu1, ", "class=\"bound\"", "data-name=\"output chunk 1 of rank 0\""] {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    assert!(page.starts_with("<!doctype html>") && page.contains("class=\"op reduce critical\""), "{page}");
     fs::write(path("own.toml"), machine.replace("10\n", "-1\n")).expect("it is written");
     let run = mscclpp(["machine", "show", &path("own.toml")]).ends_with(2);
     assert!(

@@ -385,6 +385,15 @@ fn timeline_has_each_operation_of_verified_launches() {
     let file = path.to_str().unwrap();
     let words = ["run", "allgather_ring", "--ranks", "2", "--begin", "64", "--end", "128", "--timeline", file];
     mscclpp(words).succeeds();
+    let page = folder.path().join("page.html");
+    let html = page.to_str().unwrap();
+    mscclpp(["timeline", file, "--html", html, "--launch", "7"]).succeeds();
+    let shown = std::fs::read_to_string(&page).unwrap();
+    assert!(shown.contains("timeline of allgather_ring, launch 7") && shown.contains("class=\"op copy"), "{shown}");
+    let run = mscclpp(["timeline", file, "--html", html, "--launch", "99"]).ends_with(2);
+    assert!(run.stderr.contains("no operation of launch 99"), "{}", run.stderr);
+    let run = mscclpp(["timeline", html, "--html", html]).ends_with(2);
+    assert!(run.stderr.contains("page.html: expected a trace in JSON"), "{}", run.stderr);
     let trace: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let line = |event: &Value| {

@@ -13,15 +13,15 @@ mod bound;
 mod error;
 mod flow;
 mod machine;
-mod page;
 mod prediction;
 mod simulation;
 mod topology;
+mod trace;
 
 pub use bound::{Bound, BoundError, Certificate, Direction, lower_bound, lower_bound_of_root};
 pub use error::PredictError;
 pub use machine::{Accuracy, Constant, Constants, Link, LinkEnd, MIN_POINTS, Machine, MachineError, Tier};
-pub use page::render_html;
 pub use prediction::{Prediction, Predictor, Share, predict};
 pub use simulation::{Cause, Span, Timeline};
 pub use topology::{Edge, Topology};
+pub use trace::trace;

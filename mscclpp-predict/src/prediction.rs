@@ -8,7 +8,7 @@ use mscclpp_plan::raw::{PlanTree, RankPlan};
 
 use crate::error::PredictError;
 use crate::machine::Machine;
-use crate::simulation::{Cause, Timeline, simulate};
+use crate::simulation::{Cause, Timeline, Usage, simulate};
 use crate::topology::Topology;
 
 /// A part of the predicted time.
@@ -100,10 +100,10 @@ impl<'p> Predictor<'p> {
         let constants = machine.constants_of(tier);
         let topology = Topology::of(machine, ranks as u32);
         let whole = chunk_bytes(plan, bytes);
-        let buffers = buffer_bytes(plan, whole) * if machine.one_device { ranks as f64 } else { 1.0 };
+        let buffers = all_buffer_bytes(plan, machine, bytes);
         let mut run = |chunk: u64| -> Result<(Arc<Execution>, Timeline), PredictError> {
             let run = self.execution(chunk)?;
-            let timeline = simulate(&run, machine, &topology, &constants, buffers)?;
+            let timeline = simulate(&run, machine, &topology, &constants, buffers, None)?;
             Ok((run, timeline))
         };
         let grain = u64::from(plan.buffer_alignment.max(1));
@@ -136,6 +136,28 @@ impl<'p> Predictor<'p> {
         let time_us = timeline.total_us;
         Ok(Prediction { time_us, shares, partial: false, steady_state: false, execution, timeline })
     }
+}
+
+/// Simulates the execution of a prediction again, and returns its use of resources.
+pub(crate) fn usage(
+    plan: &PlanTree,
+    machine: &Machine,
+    bytes: u64,
+    tier: Option<&str>,
+    run: &Execution,
+) -> Result<(Topology, Usage), PredictError> {
+    let topology = Topology::of(machine, plan.ranks.len() as u32);
+    let mut usage = Usage::new();
+    let buffers = all_buffer_bytes(plan, machine, bytes);
+    simulate(run, machine, &topology, &machine.constants_of(tier), buffers, Some(&mut usage))?;
+    usage.truncate(topology.edges.len());
+    Ok((topology, usage))
+}
+
+/// Returns the bytes of the buffers of a device for messages of the given number of bytes.
+fn all_buffer_bytes(plan: &PlanTree, machine: &Machine, bytes: u64) -> f64 {
+    let ranks = if machine.one_device { plan.ranks.len() } else { 1 };
+    buffer_bytes(plan, chunk_bytes(plan, bytes)) * ranks as f64
 }
 
 /// Returns the bytes of a rank's buffers. Scratch of pipelines is reused, so it adds little.

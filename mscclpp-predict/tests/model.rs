@@ -6,7 +6,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_predict::{Machine, PredictError, lower_bound, predict, render_html};
+use mscclpp_predict::{Machine, PredictError, lower_bound, predict, trace};
 
 /// Two ranks on a switch, with constants that give round numbers.
 const MACHINE: &str = "name = \"m\"\ndescription = \"d\"\nranks = 2\nranks_per_node = 2\n\
@@ -114,20 +114,29 @@ fn long_pipeline_is_predicted_from_its_steady_state() {
 }
 
 #[test]
-fn page_has_every_thread_block_and_the_same_bytes_each_time() {
+fn trace_has_every_operation_the_critical_path_links_and_memory() {
     let machine = Machine::builtin("8xh100").expect("it is built in");
     let plan = plan("allreduce_packets", 4);
-    let found = predict(&plan, &machine, 1 << 10, None).expect("a time");
-    let lines = ["a < b".to_owned(), "second".to_owned()];
-    let text = render_html(&plan, &found, &lines);
-    assert_eq!(text, render_html(&plan, &predict(&plan, &machine, 1 << 10, None).expect("a time"), &lines));
-    assert_eq!(text.matches("<rect ").count(), found.execution.nodes.len());
-    let critical = found.timeline.critical_path().len();
-    assert_eq!((text.matches(" critical\"").count(), text.matches("<tr><td>").count()), (critical, critical));
-    assert!(
-        text.contains("<title>a &lt; b</title>") && text.contains("rank 3, block 0") && !text.contains("http"),
-        "{text}"
-    );
+    let made = || {
+        let found = predict(&plan, &machine, 1 << 10, None).expect("a time");
+        (trace(&plan, &machine, 1 << 10, None, &found).expect("a trace"), found)
+    };
+    let (shown, found) = made();
+    assert_eq!(shown.page(), made().0.page());
+    assert_eq!(shown.slices.len(), found.execution.nodes.len());
+    let critical = shown.slices.iter().filter(|slice| slice.critical).count();
+    assert_eq!(critical, found.timeline.critical_path().len());
+    assert!((shown.end() - found.time_us).abs() < 1e-9);
+    // Links are used, and never beyond their capacity.
+    let parts = || shown.links.iter().flat_map(|link| &link.samples).map(|(_, part)| *part);
+    assert!(parts().any(|part| part > 0.0) && parts().all(|part| part <= 1.0 + 1e-9));
+    // In the end every chunk of the buffer has the inputs of all ranks.
+    let memory = shown.memory.expect("few chunks");
+    let mut state = memory.initial.clone();
+    memory.changes.iter().for_each(|change| state[change.cell as usize] = change.content);
+    let results = memory.cells.iter().zip(state).filter(|(cell, _)| cell.buffer == "input and output");
+    let ranks: Vec<_> = results.map(|(_, content)| memory.contents[content as usize].ranks.len()).collect();
+    assert_eq!(ranks, [4; 16]);
 }
 
 #[test]

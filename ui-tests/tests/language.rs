@@ -25,6 +25,7 @@ const SOURCES: &[&str] = &[
     "mscclpp-macros/src",
     "mscclpp-plan/src",
     "mscclpp-predict/src",
+    "mscclpp-trace/src",
     "mscclpp-select/src",
     "mscclpp-transport/src",
     "mscclpp-validate/src",

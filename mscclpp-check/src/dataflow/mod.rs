@@ -26,6 +26,7 @@ mod order;
 mod outputs;
 mod provenance;
 mod recognize;
+mod recorder;
 mod redundant;
 mod report;
 mod short_chunks;
@@ -33,6 +34,7 @@ mod values;
 
 pub use distance::send_distance;
 pub use order::{ReductionOrder, reduction_order};
+pub(super) use recorder::MemoryRecorder;
 pub(super) use redundant::redundant_transfer;
 
 use std::ops::Range;

@@ -6,6 +6,7 @@
 
 mod recorder;
 
+use super::dataflow::MemoryRecorder;
 use super::deadlock;
 use super::instances;
 use super::machine::AbstractMachine;
@@ -15,6 +16,7 @@ use super::shape;
 use super::view::View;
 use mscclpp_plan::diag::Diagnostics;
 use mscclpp_plan::raw::{LoopBody, OpKind, PlanTree};
+use mscclpp_trace::Memory;
 use recorder::Recorder;
 use thiserror::Error;
 
@@ -53,6 +55,8 @@ pub enum ExecutionError {
 pub struct Execution {
     /// Number of instances that do the same.
     pub num_instances: u32,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
     /// The operations and transfers; each is after all on which it depends.
     pub nodes: Vec<Node>,
     accesses: Vec<MovedData>,
@@ -171,6 +175,22 @@ const MAX_RECORDS: usize = 1 << 25;
 /// * [`ExecutionError::TooLong`]: a plan with more than [`MAX_OPERATIONS`] operations, loops unrolled.
 /// * [`ExecutionError::TooLarge`]: buffers that are larger than the checks can address.
 pub fn record_execution(plan: &PlanTree, chunk_bytes: u64) -> Result<Execution, ExecutionError> {
+    Ok(record(plan, chunk_bytes, false)?.0)
+}
+
+/// Executes a plan as [`record_execution`] does, and records what chunks hold: slices are nodes. `None` for plans that are too large
+/// for that.
+///
+/// # Errors
+/// Those of [`record_execution`].
+pub fn record_execution_with_memory(
+    plan: &PlanTree,
+    chunk_bytes: u64,
+) -> Result<(Execution, Option<Memory>), ExecutionError> {
+    record(plan, chunk_bytes, true)
+}
+
+fn record(plan: &PlanTree, chunk_bytes: u64, with_memory: bool) -> Result<(Execution, Option<Memory>), ExecutionError> {
     shape::check(plan.into()).into_result(()).map_err(ExecutionError::Findings)?;
     let instance = instances::one_of(plan);
     let (view, num_instances) = match &instance {
@@ -187,7 +207,8 @@ pub fn record_execution(plan: &PlanTree, chunk_bytes: u64) -> Result<Execution, 
     }
     let pairs = Pairs::of(view.plan);
     let model = Model::of(view, &pairs, size);
-    let mut recorder = Recorder::new(&model);
+    let memory = if with_memory { MemoryRecorder::of(&model) } else { None };
+    let mut recorder = Recorder::new(&model, memory);
     let mut machine = AbstractMachine::new(&model);
     machine.run(&mut recorder);
     if recorder.is_full() {
@@ -196,7 +217,8 @@ pub fn record_execution(plan: &PlanTree, chunk_bytes: u64) -> Result<Execution, 
     if let Some(finding) = deadlock::check(&machine) {
         return Err(ExecutionError::Findings(finding.into()));
     }
-    Ok(Execution { num_instances, ..recorder.execution })
+    let execution = Execution { num_instances, chunk_bytes, ..recorder.execution };
+    Ok((execution, recorder.memory.and_then(MemoryRecorder::finish)))
 }
 
 #[cfg(test)]

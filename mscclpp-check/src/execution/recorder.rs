@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{Dependency, Execution, MAX_RECORDS, MovedData, Node};
+use crate::dataflow::MemoryRecorder;
 use crate::machine::Observer;
 use crate::model::{self, Model, NOTHING};
 use mscclpp_plan::raw::{OpClass, OpKind};
@@ -26,10 +27,12 @@ pub(super) struct Recorder<'m, 'p> {
     units: Vec<i64>,
     /// Ranges of atoms that hold packets, by first atom: the end, and the node that wrote them.
     packets: BTreeMap<usize, (usize, u32)>,
+    /// What chunks hold, on request.
+    pub(super) memory: Option<MemoryRecorder<'p>>,
 }
 
 impl<'m, 'p> Recorder<'m, 'p> {
-    pub(super) fn new(model: &'m Model<'p>) -> Self {
+    pub(super) fn new(model: &'m Model<'p>, memory: Option<MemoryRecorder<'p>>) -> Self {
         Self {
             model,
             execution: Execution::default(),
@@ -41,6 +44,7 @@ impl<'m, 'p> Recorder<'m, 'p> {
             releases: vec![(Vec::new(), 0); model.units.len()],
             units: model.units.clone(),
             packets: BTreeMap::new(),
+            memory,
         }
     }
 
@@ -203,6 +207,9 @@ impl<'p> Observer<'p> for Recorder<'_, 'p> {
         }
         for effect in model.effects(step).iter().filter(|effect| effect.packets() && effect.write) {
             self.write_packets(effect.atoms(), by(effect.position));
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.step(model, agent, step, by);
         }
     }
 

@@ -3,13 +3,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::execution_trace;
+use super::{execution_trace, mark_findings};
 use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_plan::collective::CollectiveKind;
 use mscclpp_plan::raw::{Op, OpKind, PlanTree};
 use mscclpp_plan::types::BlockSync;
+use mscclpp_trace::Class;
 
 /// Returns a plan of two ranks, given the number of chunks of its input and output.
 fn plan(chunks: u32, record: impl Fn(&Program)) -> PlanTree {
@@ -201,7 +202,7 @@ fn loops_make_a_few_numbered_iterations() {
     assert_eq!(count(&arrows, "release"), 2 * copies);
     let text = serde_json::to_string(&execution_trace(&plan).unwrap()).unwrap();
     for iteration in 0..copies {
-        assert!(text.contains(&format!("\"iteration\":{iteration}}}")), "{iteration}: {text}");
+        assert!(text.contains(&format!("\"iteration\":{iteration},")), "{iteration}: {text}");
     }
     assert!(!text.contains(&format!("\"iteration\":{copies}")), "{text}");
 }
@@ -235,4 +236,55 @@ proptest! {
             Err(findings) => prop_assert!(!findings.is_empty()),
         }
     }
+}
+
+/// What chunks hold at the end.
+#[test]
+fn chunks_hold_what_operations_wrote() {
+    for port in [false, true] {
+        let trace = execution_trace(&swap(port)).unwrap();
+        let memory = trace.memory.unwrap();
+        let mut state = memory.initial.clone();
+        for change in &memory.changes {
+            // Written by the port, where one is used.
+            assert_eq!(trace.slices[change.slice as usize].class == Class::Transfer, port);
+            state[change.cell as usize] = change.content;
+        }
+        let held: Vec<_> = memory
+            .cells
+            .iter()
+            .zip(&state)
+            .map(|(cell, content)| {
+                let content = &memory.contents[*content as usize];
+                assert!(content.whole);
+                (cell.buffer, cell.rank, content.text.as_str())
+            })
+            .collect();
+        let expected = [
+            ("input", 0, "input chunk 0 of rank 0"),
+            ("input", 1, "input chunk 0 of rank 1"),
+            ("output", 0, "input chunk 0 of rank 1"),
+            ("output", 1, "input chunk 0 of rank 0"),
+        ];
+        assert_eq!(held, expected);
+        assert!(memory.initial[2..].iter().all(|content| memory.contents[*content as usize].ranks.is_empty()));
+    }
+}
+
+#[test]
+fn findings_are_marked_at_their_operations() {
+    let plan = plan(1, |p| {
+        for rank in p.ranks() {
+            let channel = rank.memory_channel(p.rank(1 - rank.id()));
+            channel.wait(0);
+            channel.signal(0);
+        }
+    });
+    let mut trace = execution_trace(&plan).unwrap();
+    assert_eq!(trace.blocked(), 2);
+    let findings = crate::check(&plan);
+    let unmarked = mark_findings(&mut trace, &findings);
+    assert!(unmarked.is_empty(), "{unmarked:?}");
+    let marked = trace.slices.iter().find(|slice| slice.details.contains_key("finding")).expect("a slice");
+    assert_eq!((marked.name.as_str(), marked.class), ("wait", Class::Blocked));
 }

@@ -20,6 +20,7 @@ Examples:
   mscclpp check plan.json --fuzz 100            also run 100 adversarial schedules
   mscclpp check plan.json --executor all        also validate what executors run
   mscclpp check plan.json --trace trace.json    a trace of the run, for https://ui.perfetto.dev
+  mscclpp check plan.json --html plan.html      a page that shows the run, and where it goes wrong
   mscclpp check plan.json --json | jq '.findings[].code'
   mscclpp plan export allreduce_ring --ranks 4 | mscclpp check -
 
@@ -53,6 +54,9 @@ pub(crate) struct CheckArgs {
     /// Write a trace of the plan for Perfetto or chrome://tracing: the operations of each thread block and their waits
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Write a page that shows the plan's operations over time, what they wait for, what each chunk holds, and the findings
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

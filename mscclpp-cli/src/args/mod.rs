@@ -12,6 +12,7 @@ mod predict;
 mod run;
 mod select;
 mod status;
+mod timeline;
 mod tune;
 
 pub(crate) use analyze::AnalyzeArgs;
@@ -28,6 +29,7 @@ pub(crate) use predict::{BoundArgs, FindArgs, MachineArgs, MachineCommand, Simul
 pub(crate) use run::{RunArgs, Sizes};
 pub(crate) use select::SelectArgs;
 pub(crate) use status::StatusArgs;
+pub(crate) use timeline::TimelineArgs;
 pub(crate) use tune::TuneArgs;
 
 use std::str::FromStr;
@@ -102,6 +104,8 @@ pub(crate) enum Command {
     Bound(BoundArgs),
     /// Find the fastest proved plan for a collective on a machine
     Find(FindArgs),
+    /// Show the timelines of a run as a page
+    Timeline(TimelineArgs),
     /// Show what the ranks of a running job are doing, and which rank the others wait for
     Status(StatusArgs),
     /// Analyze the dumps of a failed job: first mismatched call, missing ranks, wait chain

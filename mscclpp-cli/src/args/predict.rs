@@ -88,9 +88,12 @@ pub(crate) struct SimulateArgs {
     /// Kind of kernel, one of the tiers of the machine [default: that of the machine's constants]
     #[arg(long, value_name = "TIER")]
     pub(crate) tier: Option<String>,
-    /// Also write a page that shows the operations of all thread blocks over time, with the critical path
+    /// Also write a page that shows the operations over time, the critical path, the use of links, and what each chunk holds
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Also write a trace for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

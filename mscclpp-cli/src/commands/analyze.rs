@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use mscclpp_communicator::flight_recorder::{Analysis, Dump, analyze as analyze_dumps};
 use serde_json::json;
 
+use super::analyze_page;
 use crate::args::AnalyzeArgs;
 use crate::error::{Error, Result};
 use crate::exit;
-use crate::output::{print, print_json, warn};
+use crate::output::{print, print_json, warn, write_file};
 
 /// Reads dumps and prints their analysis.
 ///
@@ -30,6 +31,9 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
     let num_jobs = groups.iter().map(|group| &group.job).collect::<BTreeSet<_>>().len();
     if num_jobs > 1 {
         warn(format_args!("the dumps are of {num_jobs} jobs, each of which is analyzed alone"));
+    }
+    if let Some(path) = &args.html {
+        write_file(path, analyze_page::trace(&groups, &dumps).page().as_bytes())?;
     }
     if args.json {
         print_json(&json!({ "groups": groups }))?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::limits::{DeviceProfile, check_limits};
-use mscclpp_core::check::{Checks, execution_trace};
+use mscclpp_core::check::{Checks, execution_trace, mark_findings};
 use mscclpp_core::diag::{Diagnostic, Diagnostics};
 use mscclpp_core::export::warnings_for_reference;
 use mscclpp_core::plan::Format;
@@ -32,14 +32,18 @@ const MOST: usize = 5;
 /// # Errors
 /// Those of loading the only plan, contradictory usage, and failures of standard output.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
-    if args.trace.as_ref().is_some_and(|path| path.as_os_str() == "-") {
-        return Err(Error::Usage("--trace -: standard output has the findings; pass the path of a file".into()));
+    let files = [("--trace", &args.trace), ("--html", &args.html)];
+    let given = files.into_iter().find_map(|(option, path)| Some((option, path.as_ref()?)));
+    if let Some((option, _)) = given.filter(|(_, path)| path.as_os_str() == "-") {
+        return Err(Error::Usage(format!("{option} -: standard output has the findings; pass the path of a file")));
     }
     let names = names(&args.plans)?;
     match &names[..] {
         [name] if args.plans == names => one(args, name),
-        _ if args.trace.is_some() => Err(Error::Usage(format!("--trace requires one plan, found {}", names.len()))),
-        _ => many(args, &names),
+        _ => match given {
+            Some((option, _)) => Err(Error::Usage(format!("{option} requires one plan, found {}", names.len()))),
+            None => many(args, &names),
+        },
     }
 }
 
@@ -202,8 +206,8 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
     let (code, text) = (verdict.exit(), verdict.text());
     let Verdict { plan, findings, warnings, fuzzed, executed } = verdict;
     let plan = plan?;
-    if let Some(path) = &args.trace {
-        write_trace(&plan, path, &findings)?;
+    if args.trace.is_some() || args.html.is_some() {
+        write_traces(args, &plan, &findings)?;
     }
     if !args.json {
         warnings.iter().for_each(warn);
@@ -221,13 +225,13 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Writes a trace of the plan's abstract execution, as far as it progresses.
+/// Writes the plan's abstract execution, as far as it progresses, as a trace and as a page.
 ///
 /// # Errors
 /// [`Error::Findings`] if the abstract execution fails and the checks have not reported that; failures of the output.
-fn write_trace(plan: &PlanTree, path: &Path, findings: &Diagnostics) -> Result<()> {
+fn write_traces(args: &CheckArgs, plan: &PlanTree, findings: &Diagnostics) -> Result<()> {
     let _working = Progress::spinner(&format!("tracing {}", plan.name));
-    let trace = match execution_trace(plan) {
+    let mut trace = match execution_trace(plan) {
         Ok(trace) => trace,
         Err(_) if !findings.is_empty() => {
             warn("no trace was written: the abstract execution of the plan failed");
@@ -238,9 +242,30 @@ fn write_trace(plan: &PlanTree, path: &Path, findings: &Diagnostics) -> Result<(
             return Err(Error::Findings { what, findings });
         }
     };
-    let text =
-        serde_json::to_vec(&trace).map_err(|error| Error::Write { path: path.to_owned(), source: error.into() })?;
-    write_file(path, &text)
+    if let Some(path) = &args.trace {
+        let text =
+            serde_json::to_vec(&trace).map_err(|error| Error::Write { path: path.to_owned(), source: error.into() })?;
+        write_file(path, &text)?;
+    }
+    if let Some(path) = &args.html {
+        let mut deduplicated = Diagnostics::default();
+        deduplicated.extend(findings.deduplicated(MOST));
+        let unmarked = mark_findings(&mut trace, &deduplicated);
+        let ranks = plan.ranks.len();
+        trace.title = format!("{}: {} of {ranks} ranks", plan.name, plan.collective.kind.name());
+        trace.notes = match findings.is_empty() {
+            true => vec![format!("The plan {}.", accepted(args))],
+            false => vec!["The plan is rejected.".to_owned()],
+        };
+        let text = |finding: &Diagnostic| format!("{}: {}", finding.code.entry().number, finding.message);
+        trace.notes.extend(unmarked.into_iter().map(text));
+        trace.notes.push(
+            "Time is logical: an operation takes one step, and ends one step after everything for which it waits."
+                .into(),
+        );
+        write_file(path, trace.page().as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Returns the message for a plan without findings, which states only the requested checks.

@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod analyze;
+mod analyze_page;
 mod bench;
 mod bound;
 mod check;
@@ -26,6 +27,7 @@ mod select;
 mod shell;
 mod simulate;
 mod status;
+mod timeline;
 mod tune;
 
 use std::process::ExitCode;
@@ -56,6 +58,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Bound(args) => bound::bound(&args),
         Command::Find(args) => find::find(&args),
+        Command::Timeline(args) => timeline::timeline(&args),
         Command::Status(args) => status::status(&args),
         Command::Analyze(args) => analyze::analyze(&args),
         Command::Doctor(args) => doctor::doctor(&args),

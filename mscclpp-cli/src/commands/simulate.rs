@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use mscclpp_core::check::check;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::raw::PlanTree;
-use mscclpp_predict::{Bound, Cause, Machine, PredictError, Prediction, lower_bound_of_root, predict, render_html};
+use mscclpp_predict::{Bound, Cause, Machine, PredictError, Prediction, lower_bound_of_root, predict, trace};
 use serde_json::{Value, json};
 
 use super::bound::us;
@@ -43,9 +43,22 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
     let bound =
         lower_bound_of_root(plan.collective.kind, plan.collective.root, &machine, plan.ranks.len() as u32, args.size)
             .ok();
-    if let Some(path) = &args.html {
-        let lines = summary(args, &machine, &plan, &found, bound.as_ref());
-        write_file(path, render_html(&plan, &found, &lines).as_bytes())?;
+    if args.html.is_some() || args.trace.is_some() {
+        let mut trace = trace(&plan, &machine, args.size, args.tier.as_deref(), &found)
+            .map_err(|error| Error::Usage(error.to_string()))?;
+        if let Some(path) = &args.trace {
+            let text = serde_json::to_vec(&trace)
+                .map_err(|error| Error::Write { path: path.to_owned(), source: error.into() })?;
+            write_file(path, &text)?;
+        }
+        let mut lines = summary(args, &machine, &plan, &found, bound.as_ref()).into_iter();
+        trace.title = lines.next().unwrap_or_default();
+        trace.notes.splice(0..0, lines);
+        // A part of a pipeline ends before the bound of the whole message.
+        trace.bound = bound.as_ref().map(|bound| bound.time_us).filter(|_| !found.partial);
+        if let Some(path) = &args.html {
+            write_file(path, trace.page().as_bytes())?;
+        }
     }
     if args.json {
         print_json(&value(args, &machine, &plan, &found, bound.as_ref()))?;

@@ -51,13 +51,18 @@ impl PartialOrd for Event {
 /// Time within which ends of flows are one event, relative to the time so far: rounding must not separate equal flows.
 const SAME_TIME: f64 = 1e-9;
 
-/// Simulates an execution. `bytes` is the size of all buffers of a device, which decides whether they are in its cache.
+/// The used part of the capacity of every resource, from each time until the next one: links first, in the order of the topology.
+pub(crate) type Usage = Vec<Vec<(f64, f64)>>;
+
+/// Simulates an execution. `bytes` is the size of all buffers of a device, which decides whether they are in its cache. `usage` receives
+/// the use of resources.
 pub(crate) fn simulate(
     run: &Execution,
     machine: &Machine,
     topology: &Topology,
     constants: &Constants,
     bytes: f64,
+    mut usage: Option<&mut Usage>,
 ) -> Result<Timeline, PredictError> {
     let mut costs = Costs::new(run, machine, topology, constants, bytes)?;
     let launch = costs.us("launch_us");
@@ -75,6 +80,9 @@ pub(crate) fn simulate(
         if time > until {
             // All that starts or ends at the last time has done so.
             moving.share(now);
+            if let Some(usage) = &mut usage {
+                moving.record(now, costs.capacities(), usage);
+            }
             time = time.min(moving.next_end().unwrap_or(f64::INFINITY));
         }
         if time == f64::INFINITY {

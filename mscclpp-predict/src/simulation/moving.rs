@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use super::Usage;
 use super::rates::{FairShare, Flow};
 
 /// A flow at a speed.
@@ -54,6 +55,9 @@ struct User {
 
 /// Part of all flows of which the ends change from which on the heap of ends is rebuilt, as a divisor.
 const REBUILD: usize = 8;
+
+/// Difference below which two parts of a capacity are equal.
+const SAME_PART: f64 = 1e-6;
 
 /// All flows that move data.
 pub(super) struct Moving {
@@ -192,6 +196,21 @@ impl Moving {
                 active.as_ref().map(|active| End { time: active.end, node: active.node, slot })
             }));
             self.ends = BinaryHeap::from(ends);
+        }
+    }
+
+    /// Adds the current use of resources to those before, where it has changed.
+    pub(super) fn record(&self, now: f64, capacities: &[f64], usage: &mut Usage) {
+        let mut used = vec![0.0; capacities.len()];
+        for active in self.active.iter().flatten() {
+            active.flow.uses.iter().for_each(|&(resource, amount)| used[resource] += amount * active.speed);
+        }
+        usage.resize_with(capacities.len(), Vec::new);
+        for ((samples, used), capacity) in usage.iter_mut().zip(used).zip(capacities) {
+            let part = used / capacity;
+            if (samples.last().map_or(0.0, |(_, part)| *part) - part).abs() > SAME_PART {
+                samples.push((now, part));
+            }
         }
     }
 
