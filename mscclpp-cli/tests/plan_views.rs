@@ -195,7 +195,11 @@ fn graphs_are_drawings_on_standard_output_or_in_a_file() {
     let plan = text(&good());
     let run = mscclpp_reading(["plan", "graph", "-"], &plan).succeeds();
     assert!(run.stdout.starts_with("<svg xmlns=") && run.stdout.ends_with("</svg>\n"), "{}", run.stdout);
-    assert!(run.stdout.contains("put from rank 0 input[0] to rank 1 output[0]"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("put from rank 0 to rank 1: 1 transfer of 1 chunk, input[0] to output[0]"),
+        "{}",
+        run.stdout
+    );
 
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("graph.svg");

@@ -114,8 +114,8 @@ Examples:
   mscclpp plan graph allreduce_ring --ranks 4 -o ring.svg
   mscclpp plan graph plan.json --rank 3 > rank3.svg
 
-Up to 16 ranks are drawn in a circle, each with its buffers and their chunks, and an arrow for each kind of transfer
-between two ranks; more ranks are drawn as a matrix. Exact numbers are in the tooltips.")]
+Up to 16 ranks are drawn as lines, with a column for each step, which ends where thread blocks wait, and an arrow for each
+kind of transfer between two ranks; more ranks are drawn as a matrix. Chunks and exact numbers are in the tooltips.")]
 pub(crate) struct GraphArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,

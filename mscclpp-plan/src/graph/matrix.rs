@@ -37,9 +37,9 @@ pub(super) fn draw(f: &mut Formatter<'_>, plan: &PlanTree, moves: &Moves, ranks:
     // Ranks that take no part have no row.
     let position: BTreeMap<u32, usize> = ranks.iter().enumerate().map(|(i, rank)| (*rank, i / share)).collect();
     let mut cells: BTreeMap<(usize, usize), Cell> = BTreeMap::new();
-    for ((from, to, way), amount) in &moves.between {
+    for ((_, from, to, way), transfer) in &moves.between {
         if let (Some(&from), Some(&to)) = (position.get(from), position.get(to)) {
-            cells.entry((from, to)).or_default().add(*way, *amount);
+            cells.entry((from, to)).or_default().add(*way, transfer.amount);
         }
     }
     let most = cells.values().map(|cell| cell.sum.chunks).fold(0.0, f64::max);

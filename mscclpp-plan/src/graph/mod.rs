@@ -1,8 +1,8 @@
 //! Plans as drawings: which data moves between which ranks, by which kind of transfer.
 
-mod circle;
 mod matrix;
 mod moves;
+mod steps;
 mod svg;
 
 use std::collections::BTreeSet;
@@ -18,10 +18,10 @@ const MOST_RANKS: usize = 16;
 
 /// A plan, or the transfers of one rank, as an SVG document.
 ///
-/// Up to 16 ranks are arranged in a circle (around the selected rank, if there is one), each with its buffers and their
-/// chunks. An arrow represents each kind of transfer from one rank to another; few transfers are drawn from chunk to
-/// chunk. More ranks become a matrix of how much each rank sends to each other rank. Bodies of pipelines count once;
-/// signals move no data. Tooltips have the exact numbers.
+/// Up to 16 ranks are lines, one node below the other, with a column for each step: a step of a thread block ends where it
+/// waits for others. An arrow represents each kind of transfer from one rank to another in a step. More ranks become a matrix
+/// of how much each rank sends to each other rank. Bodies of pipelines count once; signals move no data. Tooltips have the
+/// exact numbers and the chunks.
 ///
 /// # Cost
 /// Linear in the operations, their operands and the groups of switch channels; the size of the drawing is bounded for
@@ -50,14 +50,14 @@ impl Display for Graph<'_> {
         let ranks: Vec<u32> = match self.rank {
             None => (0..self.plan.ranks.len() as u32).collect(),
             Some(rank) => {
-                let ends = moves.between.keys().flat_map(|(from, to, _)| [*from, *to]);
+                let ends = moves.between.keys().flat_map(|(_, from, to, _)| [*from, *to]);
                 let exists = |rank: &u32| (*rank as usize) < self.plan.ranks.len();
                 BTreeSet::from_iter(ends.chain([rank])).into_iter().filter(exists).collect()
             }
         };
         let title = self.title();
         match ranks.len() <= MOST_RANKS {
-            true => circle::draw(f, self.plan, &moves, &ranks, self.rank, &title),
+            true => steps::draw(f, self.plan, &moves, &ranks, &title),
             false => matrix::draw(f, self.plan, &moves, &ranks, &title),
         }
     }
@@ -76,7 +76,8 @@ impl Graph<'_> {
 fn totals(moves: &Moves) -> Vec<(TransferKind, Amount)> {
     let total = |way: TransferKind| {
         let mut sum = Amount::default();
-        moves.between.iter().filter(|((.., other), _)| *other == way).for_each(|(_, amount)| sum.add(*amount));
+        let of_way = moves.between.iter().filter(|((.., other), _)| *other == way);
+        of_way.for_each(|(_, transfer)| sum.add(transfer.amount));
         (way, sum)
     };
     TransferKind::ALL.into_iter().map(total).filter(|(_, amount)| amount.transfers > 0).collect()

@@ -1,12 +1,11 @@
 //! Collects what moves between ranks, by kind of transfer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
-use super::MOST_RANKS;
+use crate::raw::Packets;
 use crate::text::{BlockNames, RankNames};
 use crate::types::{BufferKind, ChannelKind};
-use crate::{BufferRef, Op, OpKind, Operand, PlanTree, RankPlan};
+use crate::{BufferRef, Op, OpClass, OpKind, Operand, PlanTree, RankPlan};
 
 /// How data is transferred from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +57,7 @@ impl TransferKind {
     }
 
     /// Returns whether the transfer goes through a switch.
+    #[cfg(test)]
     pub(super) const fn by_switch(self) -> bool {
         matches!(self, Self::SwitchLoad | Self::SwitchStore)
     }
@@ -91,77 +91,121 @@ impl Amount {
     }
 }
 
-/// A range of chunks of one rank's buffer.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Chunks {
-    pub(super) rank: u32,
-    pub(super) buffer: BufferKind,
-    /// Start and exclusive end; 64 bits hold the numbers of any file.
-    pub(super) start: u64,
-    pub(super) end: u64,
+/// What one rank sends another one in a step, by one kind of transfer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Transfer {
+    pub(super) amount: Amount,
+    /// The first chunks that it moves: `input[0] to scratch[3]`.
+    chunks: BTreeSet<String>,
 }
 
-impl Chunks {
-    pub(super) fn range(&self) -> Range<u64> {
-        self.start..self.end
+/// Maximum number of chunks of a transfer that are named.
+const MAX_NAMED: usize = 8;
+
+impl Transfer {
+    fn add(&mut self, amount: Amount, chunks: impl IntoIterator<Item = String>) {
+        self.amount.add(amount);
+        for text in chunks {
+            if self.chunks.len() < MAX_NAMED {
+                self.chunks.insert(text);
+            }
+        }
+    }
+
+    /// Returns its chunks, after its amount.
+    pub(super) fn text(&self) -> String {
+        let all = self.chunks.iter().cloned().collect::<Vec<_>>().join(", ");
+        if all.is_empty() { all } else { format!(", {all}") }
+    }
+
+    /// Returns the only chunks that it moves.
+    pub(super) fn label(&self) -> Option<&str> {
+        self.chunks.first().filter(|_| self.chunks.len() == 1).map(String::as_str)
     }
 }
 
 /// The sum of all transfers between ranks.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// By source, destination and kind. A multicast counts once for each other member of its group.
-    pub(super) between: BTreeMap<(u32, u32, TransferKind), Amount>,
-    /// By chunks. A multicast has only one end here: that of the executing rank.
-    pub(super) chunks: BTreeMap<(Chunks, Chunks, TransferKind), Amount>,
-    /// What ranks send to switches and receive from them, by rank, whether to a switch, and kind. `between` has the
-    /// same transfers by destination.
-    pub(super) by_switch: BTreeMap<(u32, bool, TransferKind), Amount>,
-    /// Per rank, the operations on its own buffers, by name.
-    pub(super) local: BTreeMap<u32, BTreeMap<&'static str, u64>>,
+    /// By step, source, destination and kind. A multicast counts once for each other member of its group.
+    pub(super) between: BTreeMap<(u32, u32, u32, TransferKind), Transfer>,
+    /// Per step and rank, its reductions and the operations on its own buffers, by name.
+    pub(super) local: BTreeMap<(u32, u32), BTreeMap<&'static str, u64>>,
 }
 
-/// What one rank transfers through one of its switch channels in one direction.
-type Switched = (u32, u32, TransferKind);
+/// What one rank transfers through one of its switch channels in one direction: step, rank, channel, kind.
+type Switched = (u32, u32, u32, TransferKind);
 
 /// Collects transfers.
 struct Visit<'a> {
     moves: Moves,
     /// Multicasts, summed before they are distributed over their groups, which may be large.
     switched: BTreeMap<Switched, Amount>,
-    /// The selected rank.
-    only: Option<u32>,
-    /// Whether to collect chunks of all ranks.
-    all_chunks: bool,
     plan: &'a PlanTree,
+    /// The step of the current thread block: the number of times that it has waited for others between operations on data.
+    step: u32,
+    /// Whether it has waited since its last operation on data, and whether that has only read packets.
+    has_waited: bool,
+    has_read_packets: bool,
 }
 
 impl Moves {
     /// Returns what moves in a plan, or to and from one of its ranks.
     pub(super) fn of(plan: &PlanTree, only: Option<u32>) -> Self {
-        let all_chunks = plan.ranks.len() <= MOST_RANKS;
-        let mut visit = Visit { moves: Self::default(), switched: BTreeMap::new(), only, all_chunks, plan };
+        let (moves, switched) = (Self::default(), BTreeMap::new());
+        let mut visit = Visit { moves, switched, plan, step: 0, has_waited: false, has_read_packets: false };
         for (rank, tables) in (0..).zip(&plan.ranks) {
             let names = RankNames::new(tables);
             for block in &tables.blocks {
+                (visit.step, visit.has_waited, visit.has_read_packets) = (0, false, false);
                 visit.ops(&block.ops, rank, &BlockNames::new(&names, block));
             }
         }
         visit.spread();
         let mut moves = visit.moves;
         if let Some(only) = only {
-            moves.between.retain(|(from, to, _), _| [*from, *to].contains(&only));
-            moves.local.retain(|rank, _| *rank == only);
+            moves.between.retain(|(_, from, to, _), _| [*from, *to].contains(&only));
+            moves.local.retain(|(_, rank), _| *rank == only);
         }
+        moves.number();
         moves
+    }
+
+    /// Returns the number of steps.
+    pub(super) fn num_steps(&self) -> usize {
+        let last = |step: Option<u32>| step.map_or(0, |step| step as usize + 1);
+        let between = self.between.keys().next_back().map(|(step, ..)| *step);
+        last(between).max(last(self.local.keys().next_back().map(|(step, _)| *step)))
+    }
+
+    /// Numbers the steps in which something moves.
+    fn number(&mut self) {
+        let steps: BTreeSet<u32> =
+            self.between.keys().map(|(step, ..)| *step).chain(self.local.keys().map(|(step, _)| *step)).collect();
+        let number: BTreeMap<u32, u32> = steps.into_iter().zip(0..).collect();
+        let between = std::mem::take(&mut self.between);
+        self.between = between.into_iter().map(|((step, a, b, way), all)| ((number[&step], a, b, way), all)).collect();
+        let local = std::mem::take(&mut self.local);
+        self.local = local.into_iter().map(|((step, rank), all)| ((number[&step], rank), all)).collect();
     }
 }
 
 impl Visit<'_> {
     fn ops(&mut self, ops: &[Op], rank: u32, names: &BlockNames<'_>) {
         for op in ops {
-            if op.kind.is_data() {
-                self.op(op, rank, names);
+            match op.kind.class() {
+                OpClass::Wait { .. } | OpClass::Acquire => self.has_waited = true,
+                OpClass::Data(..) => {
+                    let reads_packets = op.kind.has_packets() && op.kind.srcs().packets != Packets::Nothing;
+                    let sends = op.dsts.iter().any(|at| at.local_buffer().is_none());
+                    // Operations that only read packets, one after the other, are of one step.
+                    if self.has_waited || (reads_packets && !self.has_read_packets) {
+                        self.step += 1;
+                    }
+                    (self.has_waited, self.has_read_packets) = (false, reads_packets && !sends);
+                    self.op(op, rank, names);
+                }
+                _ => {}
             }
             if let Some(body) = &op.body {
                 self.ops(&body.ops, rank, names);
@@ -175,65 +219,51 @@ impl Visit<'_> {
         let local = |refs: &[Operand], at: usize| {
             let own = |at: &&Operand| at.local_buffer().is_some();
             let chosen = refs.get(at).filter(own).or_else(|| refs.iter().find(own));
-            chosen.and_then(|at| Some(chunks(rank, at.local_buffer()?, at)))
+            chosen.and_then(|at| Some(chunks(at.local_buffer()?, at)))
         };
         let mut within = true;
         for (write, refs, others) in [(false, &op.srcs, &op.dsts), (true, &op.dsts, &op.srcs)] {
             for (i, at) in refs.iter().enumerate() {
                 let amount = Amount { transfers: 1, chunks: f64::from(at.size) * part };
                 let way = TransferKind::of(channel, write && op.kind.dsts().packets.at(i), write);
-                // A reduction sends its result, which is in its first destination; other operations send a source.
-                let own = if write && op.kind.is_reduce() { local(&op.dsts, 0) } else { local(others, i) };
-                let group;
-                let (others, buffer) = match at.buffer {
+                match at.buffer {
                     BufferRef::Local(_) => continue,
                     BufferRef::Remote(index) => {
                         let Some((other, buffer)) = names.remote(index, op.channel) else { continue };
                         if other != rank {
-                            self.moves.between.entry(ends(write, rank, other, way)).or_default().add(amount);
+                            // A reduction sends its result, which is in its first destination; other operations send a source.
+                            let own = if write && op.kind.is_reduce() { local(&op.dsts, 0) } else { local(others, i) };
+                            let there = chunks(buffer, at);
+                            let text = own.map(|own| match write {
+                                true => format!("{own} to {there}"),
+                                false => format!("{there} to {own}"),
+                            });
+                            let (from, to, way) = ends(write, rank, other, way);
+                            self.moves.between.entry((self.step, from, to, way)).or_default().add(amount, text);
                         }
-                        group = [other];
-                        (&group[..], buffer)
                     }
                     BufferRef::Switch(index) => {
-                        let Some((number, buffer)) = names.switch(index) else { continue };
-                        self.switched.entry((rank, number, way)).or_default().add(amount);
-                        (members(names.rank.tables, number), buffer)
+                        let Some((number, _)) = names.switch(index) else { continue };
+                        self.switched.entry((self.step, rank, number, way)).or_default().add(amount);
                     }
-                };
-                within = false;
-                for &other in others.iter().take(MOST_RANKS) {
-                    if !self.wants(rank, other) {
-                        continue;
-                    }
-                    let there = chunks(other, buffer, at);
-                    // A reduction within a switch has no chunk of its own in the rank that requests it.
-                    let own = own.clone().unwrap_or_else(|| Chunks { rank, ..there.clone() });
-                    let (from, to) = if write { (own, there) } else { (there, own) };
-                    self.moves.chunks.entry((from, to, way)).or_default().add(amount);
                 }
+                within = false;
             }
         }
-        if within {
-            *self.moves.local.entry(rank).or_default().entry(name(op.kind)).or_default() += 1;
+        if within || op.kind.is_reduce() {
+            *self.moves.local.entry((self.step, rank)).or_default().entry(name(op.kind)).or_default() += 1;
         }
-    }
-
-    /// Returns whether to collect the chunks that are transferred between two ranks.
-    fn wants(&self, rank: u32, other: u32) -> bool {
-        self.only.map_or(self.all_chunks, |only| [rank, other].contains(&only))
     }
 
     /// Counts multicasts for each member of their groups.
     fn spread(&mut self) {
-        for ((rank, number, way), amount) in std::mem::take(&mut self.switched) {
+        for ((step, rank, number, way), amount) in std::mem::take(&mut self.switched) {
             let write = way == TransferKind::SwitchStore;
             let Some(tables) = self.plan.ranks.get(rank as usize) else { continue };
-            self.moves.by_switch.entry((rank, write, way)).or_default().add(amount);
             for member in BTreeSet::from_iter(members(tables, number)) {
-                self.moves.by_switch.entry((*member, !write, way)).or_default().add(amount);
                 if *member != rank {
-                    self.moves.between.entry(ends(write, rank, *member, way)).or_default().add(amount);
+                    let (from, to, way) = ends(write, rank, *member, way);
+                    self.moves.between.entry((step, from, to, way)).or_default().add(amount, None);
                 }
             }
         }
@@ -245,9 +275,10 @@ const fn ends(write: bool, rank: u32, other: u32, way: TransferKind) -> (u32, u3
     if write { (rank, other, way) } else { (other, rank, way) }
 }
 
-fn chunks(rank: u32, buffer: BufferKind, at: &Operand) -> Chunks {
-    let start = u64::from(at.index);
-    Chunks { rank, buffer, start, end: start + u64::from(at.size) }
+/// Returns a text such as `input[0]` or `scratch[2..4]`.
+fn chunks(buffer: BufferKind, at: &Operand) -> String {
+    let (start, end) = (u64::from(at.index), u64::from(at.index) + u64::from(at.size));
+    if at.size == 1 { format!("{buffer}[{start}]") } else { format!("{buffer}[{start}..{end}]") }
 }
 
 fn members(tables: &RankPlan, number: u32) -> &[u32] {

@@ -37,10 +37,6 @@ impl Point {
     pub(super) fn towards(self, other: Self, share: f64) -> Self {
         Self { x: self.x + (other.x - self.x) * share, y: self.y + (other.y - self.y) * share }
     }
-
-    pub(super) fn distance(self, other: Self) -> f64 {
-        (self.x - other.x).hypot(self.y - other.y)
-    }
 }
 
 impl Display for Point {
