@@ -306,10 +306,10 @@ fn tuned_configs_of_the_reference_decide_for_devices() {
     };
     let all_reduce = |bytes| of(CollectiveKind::AllReduce, 4, bytes);
     let packets = Some(("allreduce_packets".to_owned(), Some(8), Some(512)));
-    let all_pairs = Some(("allreduce_all_pairs".to_owned(), None, None));
+    let full_mesh = Some(("allreduce_rank_order".to_owned(), None, None));
     // Below the first size, at it, below the next one, at it.
     for (bytes, expected) in
-        [(64, &packets), (4096, &packets), (65532, &packets), (65536, &all_pairs), (1 << 19, &all_pairs)]
+        [(64, &packets), (4096, &packets), (65532, &packets), (65536, &full_mesh), (1 << 19, &full_mesh)]
     {
         assert_eq!(decided(all_reduce(bytes)), *expected, "{bytes}");
     }

@@ -215,14 +215,19 @@ pub(crate) fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
         "allgather_hierarchical_packets" => {
             Cost { sent: 2.0 * (g - 1.0) / g, ported: 2.0 * (n - 1.0) / p, scratch: p + n - 2.0, ..none }
         }
+        "allgather_staged" => Cost { sent: others, scratch: p, ..none },
         "allreduce_all_pairs" => Cost { sent: others, read: others, ..none },
+        "allreduce_staged" => Cost { sent: others, read: others, scratch: 8.0 * p, ..none },
+        "allreduce_staged_pipeline" => Cost { sent: 2.0 * others, scratch: 2.0 * p, ..none },
         "allreduce_packets" => Cost { sent: 4.0 * others, scratch: 2.0 * p, ..none },
         "allreduce_one_shot_packets" => Cost { sent: 2.0 * (p - 1.0), scratch: p * p, ..none },
         "allreduce_rank_order" => Cost { sent: 2.0 * others, scratch: 8.0 * p, ..none },
         "allreduce_switch_packets" => Cost { multicast: 2.0, scratch: p * p, ..none },
         "allreduce_ring" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
         "allreduce_switch" => Cost { multicast: 1.0 / p, reduced: 1.0 / p, ..none },
-        "allreduce_switch_pipeline" => Cost { multicast: 1.0 / p, reduced: 1.0 / p, scratch: p, ..none },
+        "allreduce_switch_pipeline" | "allreduce_switch_windows" => {
+            Cost { multicast: 1.0 / p, reduced: 1.0 / p, scratch: p, ..none }
+        }
         "allreduce_hierarchical_packets" => {
             Cost { sent: 4.0 * (g - 1.0) / g, ported: 2.0 * (n - 1.0) / g, scratch: 2.0 * p + n * n, ..none }
         }

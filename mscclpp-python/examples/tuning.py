@@ -19,11 +19,11 @@ class TunedComm:
 
     def __init__(self, comm: mscclpp.CommGroup, sizes: list[int]) -> None:
         self.comm = comm
-        self._all = [
-            algo
-            for algo in mscclpp.AlgorithmCollectionBuilder().build_default_algorithms(0, 0, comm.my_rank)
-            if algo.collective == "allreduce"
-        ]
+        self.scratch = job.tensor_of(1 << 16, torch.float32)
+        algorithms = mscclpp.AlgorithmCollectionBuilder().build_default_algorithms(
+            scratch_buffer=self.scratch.data_ptr(), scratch_buffer_size=self.scratch.nbytes, rank=comm.my_rank
+        )
+        self._all = algorithms.get_by_collective("allreduce")
         self.best = {size: self._tune(size) for size in sizes}
 
     def _run(self, algo: mscclpp.Algorithm, tensor: torch.Tensor, nblocks: int, nthreads: int) -> int:
@@ -54,7 +54,7 @@ class TunedComm:
                 if torch.cuda.is_available():
                     torch.cuda.synchronize()
                 # The sum of all ranks' times, so that all of them take the same algorithm.
-                elapsed = torch.zeros(4, dtype=torch.float32, device=tensor.device)
+                elapsed = job.tensor_of(16, torch.float32)
                 elapsed[0] = time.perf_counter() - begin
                 self._run(self._all[1], elapsed, 0, 0)
                 if fastest is None or elapsed[0].item() < fastest[0]:

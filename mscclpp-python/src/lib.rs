@@ -20,6 +20,7 @@ mod plan;
 mod point_to_point;
 mod queue;
 mod recorder;
+mod registered;
 mod selection;
 mod signals;
 mod symmetric;

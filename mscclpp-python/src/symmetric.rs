@@ -3,17 +3,14 @@
 //! A signal is a counter for each sender and channel. The sender's stream stores the number of its signals so far after the work that
 //! precedes it; the receiver's stream waits until the number is at least that of its waits so far.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mscclpp_communicator::Communicator;
 use mscclpp_core::threads;
-use mscclpp_exec::cuda::{
-    Device, DeviceMut, DeviceRef, DeviceVec, Event, Lent, NotRegistered, PeerWindow, Registered, Stream,
-};
-use mscclpp_exec::{Element, Error, with_type};
+use mscclpp_exec::cuda::{Device, DeviceVec, Event, NotRegistered, PeerWindow, Registered, Stream};
+use mscclpp_exec::{Error, with_type};
 use pyo3::prelude::*;
 
 use crate::buffer::PyBuffer;
@@ -21,6 +18,7 @@ use crate::call::Call;
 use crate::device::{OnDevice, plain};
 use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
+use crate::registered::RegisteredPart;
 use crate::tensor::View;
 
 /// More than every number of signals, and less than half of all values.
@@ -178,19 +176,6 @@ impl Mapped {
     }
 }
 
-/// A part of registered memory.
-struct Part<'a> {
-    of: &'a Registered<DeviceVec<u8>>,
-    range: Range<usize>,
-}
-
-// SAFETY: that of the memory. The part is that of a tensor of `T`, which PyTorch aligns to the size of its elements.
-unsafe impl<T: Element> DeviceMut<T> for Part<'_> {
-    fn lend_mut(&mut self, stream: &Stream) -> Result<Lent<'_>, Error> {
-        Ok(DeviceRef::<u8>::lend(self.of, stream)?.narrow::<u8>(&self.range))
-    }
-}
-
 /// The memory of all ranks of a group.
 #[pyclass(name = "SymmetricWindow", module = "mscclpp_rs._native", frozen)]
 pub(crate) struct PySymmetricWindow {
@@ -243,7 +228,7 @@ impl PySymmetricWindow {
         match (registered, part) {
             (Some(of), Some(range)) if range.end <= self.mapped.own.len() => {
                 let (op, dtype) = plain(operator)?;
-                Ok(with_type!(dtype, T => on.on.all_reduce_in_place::<T>(&mut Part { of, range }, op))?)
+                Ok(with_type!(dtype, T => on.on.all_reduce_in_place::<T>(&mut RegisteredPart { of, range }, op))?)
             }
             _ => on.run(&Call::AllReduce { tensor: *view, operator }),
         }

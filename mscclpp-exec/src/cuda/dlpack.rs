@@ -16,6 +16,7 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::buffers::{DeviceBuffer, DeviceSlice};
 use super::device::Device;
@@ -261,7 +262,7 @@ struct Exported {
     managed: ManagedTensor,
     /// The length of every dimension, followed by the stride of every dimension.
     dimensions: Box<[i64]>,
-    _buffer: DeviceBuffer,
+    _memory: Arc<DeviceBuffer>,
 }
 
 /// Converts a buffer into a tensor in row-major order, for a capsule named `dltensor`. Its memory is freed when its
@@ -270,7 +271,20 @@ struct Exported {
 /// # Errors
 /// [`Error::Tensor`] if the shape does not have as many bytes as the buffer.
 pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<NonNull<ManagedTensor>, Error> {
-    let DeviceSlice { address, bytes } = buffer.as_slice();
+    export_shared(Arc::new(buffer), dtype, shape)
+}
+
+/// Converts a buffer into a tensor as [`export`] does. It is freed when its other owners have dropped it, too.
+///
+/// # Errors
+/// That of [`export`].
+#[doc(hidden)]
+pub fn export_shared(
+    memory: Arc<DeviceBuffer>,
+    dtype: DataType,
+    shape: &[u64],
+) -> Result<NonNull<ManagedTensor>, Error> {
+    let DeviceSlice { address, bytes } = memory.as_slice();
     let elements = shape.iter().try_fold(1_u64, |all, &each| all.checked_mul(each));
     let signed: Option<Vec<i64>> = shape.iter().map(|&each| i64::try_from(each).ok()).collect();
     let expected = || format!("one of {bytes} bytes");
@@ -287,7 +301,7 @@ pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<No
     let code = TYPES.iter().find(|(known, _)| *known == dtype).map_or(0, |(_, code)| *code);
     let tensor = RawTensor {
         data: address as *mut c_void,
-        device: TensorDevice { kind: CUDA, ordinal: buffer.ordinal() as i32 },
+        device: TensorDevice { kind: CUDA, ordinal: memory.ordinal() as i32 },
         ndim,
         dtype: TensorType { code, bits: dtype.size() as u8 * 8, lanes: 1 },
         shape: std::ptr::null_mut(),
@@ -295,7 +309,7 @@ pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<No
         byte_offset: 0,
     };
     let managed = ManagedTensor { tensor, context: std::ptr::null_mut(), deleter: Some(delete) };
-    let exported = Box::into_raw(Box::new(Exported { managed, dimensions, _buffer: buffer }));
+    let exported = Box::into_raw(Box::new(Exported { managed, dimensions, _memory: memory }));
     // SAFETY: just created and not shared with other code; the pointers are to parts of it, which do not move until
     // `delete`.
     unsafe {

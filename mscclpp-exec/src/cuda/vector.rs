@@ -122,6 +122,12 @@ impl<T: Element> DeviceVec<T> {
         Self::of(Arc::clone(&self.memory), self.len, self.registration)
     }
 
+    /// Returns the allocation.
+    #[doc(hidden)]
+    pub fn memory(&self) -> &Arc<DeviceBuffer> {
+        &self.memory
+    }
+
     /// Frees the elements, which no work uses, without a wait for the streams that used them.
     #[doc(hidden)]
     pub fn free_unused(self) {

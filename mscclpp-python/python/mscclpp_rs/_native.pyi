@@ -320,7 +320,9 @@ class AddressCommunicator:
         blocks: int | None,
         threads: int | None,
         short_packets: bool,
+        symmetric: bool,
     ) -> None: ...
+    def last_call(self, stream: int) -> tuple[str | None, int, int, int] | None: ...
     def reset(self) -> None: ...
 
 @final

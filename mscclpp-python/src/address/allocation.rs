@@ -2,24 +2,37 @@
 
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, Weak};
 
-use mscclpp_exec::cuda::{Device, DeviceBuffer, dlpack};
+use mscclpp_exec::cuda::{Device, DeviceBuffer, DeviceVec, dlpack};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use super::memory::Memory;
 use super::{device, failed, lock};
 use crate::plan::data_type;
 
 /// The name of a capsule that holds a tensor that was not imported yet.
 const NAME: &CStr = c"dltensor";
 
-/// Memory of the current device.
+/// The allocations of this process that may still exist.
+static ALLOCATIONS: Mutex<Vec<Weak<DeviceBuffer>>> = Mutex::new(Vec::new());
+
+/// Returns the allocation that contains a range of addresses.
+pub(super) fn containing(memory: Memory) -> Option<Arc<DeviceBuffer>> {
+    let contains = |buffer: &Arc<DeviceBuffer>| {
+        let slice = buffer.as_slice();
+        slice.address <= memory.address && memory.address + memory.bytes <= slice.address + slice.bytes
+    };
+    lock(&ALLOCATIONS).iter().filter_map(Weak::upgrade).find(contains)
+}
+
+/// Memory of the current device, which the ranks can share.
 #[pyclass(frozen, module = "mscclpp_rs._native")]
 pub(crate) struct Allocation {
     /// `None` once a tensor owns it.
-    buffer: Mutex<Option<DeviceBuffer>>,
+    buffer: Mutex<Option<Arc<DeviceBuffer>>>,
     address: u64,
     bytes: u64,
     device: u32,
@@ -36,7 +49,11 @@ impl Allocation {
         let Some(device) = device()? else {
             return Err(PyValueError::new_err("expected a CUDA device, found none"));
         };
-        let buffer = DeviceBuffer::new(&device, bytes).map_err(failed)?;
+        let len = usize::try_from(bytes).map_err(|_| PyValueError::new_err("the memory is too large"))?;
+        let buffer = Arc::clone(DeviceVec::<u8>::shareable(&device, len).map_err(failed)?.memory());
+        let mut allocations = lock(&ALLOCATIONS);
+        allocations.retain(|allocation| allocation.strong_count() > 0);
+        allocations.push(Arc::downgrade(&buffer));
         Ok(Self {
             address: buffer.as_slice().address,
             buffer: Mutex::new(Some(buffer)),
@@ -75,7 +92,7 @@ impl Allocation {
         let Some(buffer) = lock(&self.buffer).take() else {
             return Err(PyValueError::new_err("the memory is that of an earlier tensor; allocate again"));
         };
-        let tensor = dlpack::export(buffer, dtype, &shape).map_err(failed)?;
+        let tensor = dlpack::export_shared(buffer, dtype, &shape).map_err(failed)?;
         capsule(py, tensor)
     }
 }

@@ -6,7 +6,9 @@ use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
 use mscclpp_exec::{DataType, Element, Error, with_type};
 
+use super::allocation;
 use super::memory::Memory;
+use super::symmetric::SymmetricMemory;
 use super::target::{Algorithm, Target};
 use crate::failure::Failure;
 
@@ -108,14 +110,62 @@ impl Call {
 
     /// Makes the call on memory of the stream's device.
     pub(super) fn run_on_device(&self, comm: &Communicator, stream: &Stream) -> Result<(), Error> {
-        with_type!(self.dtype, T => self.on_device::<T>(comm, stream))
+        with_type!(self.dtype, T => {
+            let on = comm.on(stream);
+            match self.place {
+                Place::InPlace(mut buffer) => make!(on, self, T, in place: &mut buffer),
+                Place::OutOfPlace(input, mut output) => make!(on, self, T, &input, &mut output),
+            }
+        })
     }
 
-    fn on_device<T: Element>(&self, comm: &Communicator, stream: &Stream) -> Result<(), Error> {
+    /// Makes the call in place on symmetric memory, which is registered at its first use, as on all ranks.
+    pub(super) fn run_on_symmetric(
+        &self,
+        symmetric: &SymmetricMemory,
+        comm: &Communicator,
+        stream: &Stream,
+    ) -> Result<(), Error> {
         let on = comm.on(stream);
+        let mut registered = symmetric.lock();
+        with_type!(self.dtype, T => match self.place {
+            Place::InPlace(buffer) => {
+                registered.register(buffer, &on)?;
+                make!(on, self, T, in place: &mut registered.part(buffer)?)
+            }
+            Place::OutOfPlace(input, output) => {
+                registered.register(input, &on)?;
+                registered.register(output, &on)?;
+                make!(on, self, T, &registered.part(input)?, &mut registered.part(output)?)
+            }
+        })
+    }
+
+    /// Checks that the memory is symmetric.
+    ///
+    /// # Errors
+    /// A failure that names the memory that is not.
+    pub(super) fn check_symmetric(&self, collective: &str) -> Result<(), Failure> {
+        let memory = match self.place {
+            Place::InPlace(buffer) => [("buffer", buffer); 2],
+            Place::OutOfPlace(input, output) => [("input", input), ("output", output)],
+        };
+        match memory.into_iter().find(|(_, memory)| memory.bytes > 0 && allocation::containing(*memory).is_none()) {
+            None => Ok(()),
+            Some((name, Memory { address, bytes })) => Err(Failure::invalid(
+                collective,
+                format!(
+                    "{name}: expected memory of one RawGpuBuffer with symmetric_memory=True, found {bytes} bytes at {address:#x}"
+                ),
+            )),
+        }
+    }
+
+    /// Returns whether the call has elements.
+    pub(super) fn has_elements(&self) -> bool {
         match self.place {
-            Place::InPlace(mut buffer) => make!(on, self, T, in place: &mut buffer),
-            Place::OutOfPlace(input, mut output) => make!(on, self, T, &input, &mut output),
+            Place::InPlace(buffer) => buffer.bytes > 0,
+            Place::OutOfPlace(input, output) => input.bytes.max(output.bytes) > 0,
         }
     }
 

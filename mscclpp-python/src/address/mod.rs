@@ -3,6 +3,7 @@
 mod allocation;
 mod call;
 mod memory;
+mod symmetric;
 mod target;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use pyo3::types::PyBytes;
 
 pub(crate) use self::allocation::Allocation;
 use self::call::Call;
+use self::symmetric::SymmetricMemory;
 pub(crate) use self::target::Target;
 use crate::failure::Failure;
 use crate::plan::{data_type, reduction};
@@ -45,7 +47,8 @@ fn of_call(collective: &str, error: Error) -> Failure {
         | Error::IndivisibleCount { .. }
         | Error::NotDividing { .. }
         | Error::FixedReduction { .. }
-        | Error::NotCoResident { .. } => Failure::of_kind("unsupported", collective, error.to_string()),
+        | Error::NotCoResident { .. }
+        | Error::NotShareable { .. } => Failure::of_kind("unsupported", collective, error.to_string()),
         error => error.into(),
     }
 }
@@ -98,6 +101,9 @@ struct Forced {
     choice: (CollectiveKind, Choice),
 }
 
+/// An algorithm, bytes that were copied, thread blocks and threads.
+type LastCall = (Option<String>, u64, u32, u32);
+
 /// One rank of a job, whose collective calls take addresses and bytes. Addresses are those of the rank's device, or of host
 /// memory on a machine without CUDA devices.
 #[pyclass(frozen, module = "mscclpp_rs._native")]
@@ -107,6 +113,7 @@ pub(crate) struct AddressCommunicator {
     streams: Mutex<BTreeMap<usize, Arc<Stream>>>,
     /// What serves the following calls.
     forced: Mutex<Option<Forced>>,
+    symmetric: SymmetricMemory,
 }
 
 impl AddressCommunicator {
@@ -114,7 +121,13 @@ impl AddressCommunicator {
         let device = device()?;
         let options = Options::from_env().map_err(Failure::from)?;
         let comm = py.detach(|| join(options)).map_err(failed)?;
-        Ok(Self { comm, device, streams: Mutex::default(), forced: Mutex::default() })
+        Ok(Self {
+            comm,
+            device,
+            streams: Mutex::default(),
+            forced: Mutex::default(),
+            symmetric: SymmetricMemory::default(),
+        })
     }
 
     /// Returns the communicator, and the device whose memory addresses are of.
@@ -262,7 +275,8 @@ impl AddressCommunicator {
         Ok(all.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
     }
 
-    /// Makes a collective call with a target, configured with `blocks` and `threads`; `short_packets`: in packets of 8 bytes.
+    /// Makes a collective call with a target, configured with `blocks` and `threads`; `short_packets`: in packets of 8 bytes;
+    /// `symmetric`: on memory of an [`Allocation`] at the same place on all ranks, which calls use in place.
     ///
     /// The caller guarantees that each address is that of the given number of bytes, on the communicator's device or else in host
     /// memory, which exist and are used by nothing else until the call is complete; and that `stream` is 0 or a stream of
@@ -280,16 +294,24 @@ impl AddressCommunicator {
         blocks: Option<u32>,
         threads: Option<u32>,
         short_packets: bool,
+        symmetric: bool,
     ) -> PyResult<()> {
         let on = |failure: Failure| failure.on(self.comm.rank(), &target.collective);
         let (dtype, op) = (data_type(dtype)?, reduction(op)?);
         let call = Call::new(&self.comm, target, input, output, dtype, op).map_err(on)?;
+        let symmetric = symmetric && self.device.is_some() && call.has_elements();
+        if symmetric {
+            call.check_symmetric(&target.collective).map_err(on)?;
+        }
         let make = || {
             let _name = place::enter_name("Algorithm.execute");
             self.force(target, Config { blocks, threads })?;
             let packet = if short_packets { PacketType::LL8 } else { PacketType::LL16 };
             let comm = self.comm.with_packets(packet);
             match &self.device {
+                Some(device) if symmetric => {
+                    call.run_on_symmetric(&self.symmetric, &comm, &self.stream(device, stream))
+                }
                 Some(device) => call.run_on_device(&comm, &self.stream(device, stream)),
                 None => call.run_on_host(&comm),
             }
@@ -298,6 +320,14 @@ impl AddressCommunicator {
         let made: Result<(), Failure> = py.detach(|| interruptible(make));
         raise_signal()?;
         made.map_err(|failure| on(failure).into())
+    }
+
+    /// Returns the algorithm of the last call on the device, the bytes that it copied to internal buffers and from them, and its
+    /// numbers of thread blocks and threads; `None` before the first call.
+    fn last_call(&self, stream: usize) -> PyResult<Option<LastCall>> {
+        let Some(device) = &self.device else { return Ok(None) };
+        let last = self.comm.on(&self.stream(device, stream)).last_call().map_err(failed)?;
+        Ok(last.map(|call| (call.algorithm, call.bytes_copied, call.num_blocks, call.threads_per_block)))
     }
 
     /// Drops what was prepared for earlier calls.

@@ -86,6 +86,7 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
     for (script, name) in [
         ("errors", "failures_of_native_algorithms_arrive_by_name_on_simulated_devices"),
         ("kernels", "kernels_of_native_algorithms_on_simulated_devices"),
+        ("default_algorithms", "default_algorithms_differ_on_simulated_devices"),
     ] {
         let script = sources().join(format!("tests/native/{script}.py"));
         trials.push(on_devices(name.into(), &python, package, script, None, 2, 1));

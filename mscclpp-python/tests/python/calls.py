@@ -113,6 +113,34 @@ class Calls(unittest.TestCase):
             self.assertEqual(result, 0)
             self.assertEqual(buffer.tolist(), sum(values(640, rank) for rank in range(SIZE)).tolist())
 
+    def test_default_algorithms_refuse_what_their_counterparts_refuse(self) -> None:
+        collection = mscclpp.AlgorithmCollectionBuilder().build_default_algorithms(0, 64, RANK)
+        default = {algo.name.removeprefix("default_"): algo for algo in collection}
+        for name, elements, blocks, threads, is_served in (
+            ("allreduce_packet", 16, 0, 0, True),
+            ("allreduce_packet", 16, SIZE - 1, 64, True),
+            ("allreduce_packet", 16, 113, 64, False),
+            ("allreduce_allpair_packet", 16, 2, 48, False),
+            ("allreduce_rsag", 16, 2, 64, True),
+            ("allreduce_rsag", 17, 2, 64, False),
+            ("allreduce_rsag_pipeline", 1000, 8, 64, True),
+            ("allreduce_fullmesh", 1000, 64, 1024, True),
+            ("allreduce_fullmesh", 16, 65, 64, False),
+            ("allreduce_rsag_zero_copy", 16, 2, 0, True),
+        ):
+            with self.subTest(name, elements=elements, blocks=blocks, threads=threads):
+                buffer = values(elements, RANK)
+                options = {"op": mscclpp.ReduceOp.SUM, "nblocks": blocks, "nthreads_per_block": threads}
+                if is_served:
+                    self.assertEqual(execute(default[name], buffer, buffer, **options), 0)
+                    self.assertEqual(buffer.tolist(), sum(values(elements, rank) for rank in range(SIZE)).tolist())
+                    continue
+                with self.assertLogs("mscclpp", "WARNING") as logged:
+                    result = execute(default[name], buffer, buffer, **options)
+                self.assertEqual(result, mscclpp.CommResult.COMM_INVALID_ARGUMENT)
+                self.assertIn("expected", logged.output[0])
+                self.assertEqual(buffer.tolist(), values(elements, RANK).tolist())
+
     def test_unsupported_calls_return_a_code_on_all_ranks(self) -> None:
         collection = mscclpp.AlgorithmCollectionBuilder().build_default_algorithms(0, 0, RANK)
         (nvls,) = [algo for algo in collection if algo.name == "default_allreduce_nvls_zero_copy"]

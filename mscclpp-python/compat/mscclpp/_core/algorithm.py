@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mscclpp._core.comm import Communicator, ExecutionPlan, Executor, checked, execute
+from mscclpp._core.default_algorithm import DefaultAlgorithm
 from mscclpp._core.native import NativeAlgorithm
 from mscclpp._core.native_module import HostAlgorithm, is_capsule
 from mscclpp._core.types import CollectiveBufferMode, CommResult, DataType, ReduceOp
@@ -50,6 +51,8 @@ class Algorithm:
         self._kernel: NativeAlgorithm | None = None
         self._host: HostAlgorithm | None = None
         self._target: Target | None = None
+        self._default: DefaultAlgorithm | None = None
+        self._scratch_bytes = 0
         self.tags = dict(tags or {})
         self.constraint = constraint or Algorithm.Constraint()
         if execution_plan is not None:
@@ -77,6 +80,14 @@ class Algorithm:
         algorithm = cls(native_handle=obj.name, collective=obj.collective)
         algorithm._kernel = obj
         algorithm._range = (0, obj.shared_bytes)
+        return algorithm
+
+    @classmethod
+    def of_default(cls, default: DefaultAlgorithm, scratch_bytes: int) -> Algorithm:
+        """Returns one of the reference's default algorithms."""
+        algorithm = cls(native_handle=default.name)
+        algorithm._default = default
+        algorithm._scratch_bytes = scratch_bytes
         return algorithm
 
     @classmethod
@@ -147,13 +158,15 @@ class Algorithm:
     ) -> int:
         """Makes a call on `input_size` bytes at `input_buffer` and `output_size` bytes at `output_buffer`.
 
-        A call of all ranks. `nblocks` and `nthreads_per_block` configure built-in algorithms; 0 is their usual number.
-        `symmetric_memory` and `executor` have no effect: memory is registered as it is used. On devices the call is
-        enqueued on `stream`, else it is complete when it returns; the memory must exist until then.
+        A call of all ranks. `nblocks` and `nthreads_per_block` configure built-in algorithms; 0 is their usual number. Plans have their own.
+        `symmetric_memory`: input and output are at the same places of a `RawGpuBuffer` each on all ranks. The first call of an
+        allocation registers it, and calls use it in place; without, what other ranks access is copied. On devices the call is
+        enqueued on `stream`, else it is complete when it returns; the memory must exist until then. `executor` has no effect.
 
-        Returns 0. If the algorithm does not serve the call, logs why and returns 5 (`CommResult.COMM_INVALID_USAGE`), on
-        all ranks. Raises `mscclpp_rs.Error` for other failures. Algorithms of capsules take `extras`, `symmetric_memory` and
-        `accum_dtype`, return what their functions return, and raise what these throw.
+        Returns 0. If the algorithm does not serve the call, logs why and returns, on all ranks, 5 (`CommResult.COMM_INVALID_USAGE`),
+        or 4 (`COMM_INVALID_ARGUMENT`) where a default algorithm refuses a size, or numbers of blocks and threads, as the reference's
+        does. Raises `mscclpp_rs.Error` for other failures, such as other memory with `symmetric_memory`. Algorithms of capsules take
+        `extras`, `symmetric_memory` and `accum_dtype`, return what their functions return, and raise what these throw.
         """
         comm = checked(comm)
         memory = ((int(input_buffer), input_size), (int(output_buffer), output_size))
@@ -179,6 +192,12 @@ class Algorithm:
                 return int(CommResult.COMM_INVALID_USAGE)
             self._kernel.launch(comm, *memory, dtype, op, int(stream), nblocks, nthreads_per_block)
             return int(CommResult.COMM_SUCCESS)
+        if self._default is not None:
+            limits = (input_size, self._scratch_bytes, nblocks, nthreads_per_block)
+            if reason := self._default.refusal(comm.native.size - 1, *limits):
+                _logger.warning("%s of %d bytes with %s: %s", self.collective, input_size, self.name, reason)
+                return int(CommResult.COMM_INVALID_ARGUMENT)
+            nblocks = self._default.blocks(nblocks)
         try:
             execute(
                 comm,
@@ -189,6 +208,7 @@ class Algorithm:
                 int(stream),
                 nblocks or None,
                 nthreads_per_block or None,
+                symmetric=symmetric_memory,
             )
         except Error as error:
             if error.kind != "unsupported":

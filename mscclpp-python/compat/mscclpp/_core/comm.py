@@ -240,7 +240,8 @@ def execute(
     blocks: int | None = None,
     threads: int | None = None,
     short_packets: bool = False,
+    symmetric: bool = False,
 ) -> None:
     """Makes a call with a plan or with a built-in algorithm."""
     native_dtype, native_op = native_type(dtype), native_reduction(op)
-    comm.native.execute(target, input, output, native_dtype, native_op, stream, blocks, threads, short_packets)
+    comm.native.execute(target, input, output, native_dtype, native_op, stream, blocks, threads, short_packets, symmetric)

@@ -6,25 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mscclpp._core.algorithm import Algorithm, AlgorithmBuilder, AlgorithmCollection
+from mscclpp._core.default_algorithm import DEFAULT_ALGORITHMS
 
 __all__ = ["AlgorithmCollectionBuilder"]
-
-# The reference's default algorithms, which are names of built-in algorithms as well.
-DEFAULT_ALGORITHMS = [
-    "default_allreduce_nvls_packet",
-    "default_allreduce_packet",
-    "default_allreduce_allpair_packet",
-    "default_allreduce_nvls_zero_copy",
-    "default_allreduce_nvls_warp_pipeline",
-    "default_allreduce_nvls_block_pipeline",
-    "default_allreduce_fullmesh",
-    "default_allreduce_rsag",
-    "default_allreduce_rsag_pipeline",
-    "default_allreduce_rsag_zero_copy",
-    "default_allgather_fullmesh",
-    "default_allgather_fullmesh2",
-]
-
 
 class AlgorithmCollectionBuilder:
     """Builds collections of algorithms. There is one in a process."""
@@ -67,10 +51,12 @@ class AlgorithmCollectionBuilder:
         return AlgorithmCollection(self._algorithms, (self._selectors[0], self._selectors[1]))
 
     def build_default_algorithms(self, scratch_buffer: int, scratch_buffer_size: int, rank: int) -> AlgorithmCollection:
-        """Returns a collection of the built-in algorithms, under the reference's names.
+        """Returns a collection of the reference's default algorithms, each served by the built-in one that moves data alike.
 
-        The scratch has no effect: algorithms allocate their own. Those of NVLS need devices with multicast objects for
-        their speed.
+        They refuse the numbers of blocks and threads that their counterparts refuse. The scratch is not used, as algorithms allocate
+        their own; its size is the limit of `default_allreduce_rsag`. Those of NVLS need devices with multicast objects.
         """
-        algorithms = [Algorithm(native_handle=name) for name in DEFAULT_ALGORITHMS]
+        if scratch_buffer_size < 0:
+            raise ValueError(f"expected a size of the scratch buffer, found {scratch_buffer_size}")
+        algorithms = [Algorithm.of_default(default, scratch_buffer_size) for default in DEFAULT_ALGORITHMS]
         return AlgorithmCollection(algorithms, (self._selectors[0], self._selectors[1]))
