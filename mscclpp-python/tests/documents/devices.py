@@ -129,6 +129,31 @@ def tuning(comm: mscclpp.CommGroup) -> None:
         tensor = shared(count, torch.float32)
         custom.all_reduce(tensor)
         is_sum(tensor)
+    benchmark(custom, names)
+
+
+def benchmark(custom: types.SimpleNamespace, names: dict[str, Any]) -> None:
+    """001:23, whose comment leaves out the graph's replay."""
+    reduced: list[torch.Tensor] = []
+
+    def all_reduce(tensor: torch.Tensor, **options: Any) -> None:
+        reduced.append(tensor)
+        names["all_reduce"](custom, tensor, **options)
+
+    measured = types.SimpleNamespace(all_reduce=all_reduce)
+    for size in (1 << 10, 1 << 14):
+        graph = torch.cuda.CUDAGraph()
+        frame = names | {"sizes": [size], "g": graph, "capture_stream": torch.cuda.Stream()}
+        run("001", 23, frame)["benchmark"](measured, n_iter_per_graph=3)
+        captured = reduced[-1]
+        assert len(reduced) == 3 and captured.nbytes == size, (len(reduced), captured.shape)
+        for _ in range(2):
+            captured.copy_(torch.ones_like(captured).cpu())
+            graph.replay()
+            torch.cuda.synchronize()
+            # Each of the three multiplies by the number of ranks.
+            assert torch.equal(captured.cpu().unique(), torch.tensor([SIZE**3], dtype=captured.dtype)), captured
+        reduced.clear()
 
 
 def arguments_of_calls(comm: mscclpp.CommGroup) -> None:

@@ -5,6 +5,8 @@
 #include <mscclpp/atomic_device.hpp>
 #include <mscclpp/concurrency_device.hpp>
 #include <mscclpp/packet_device.hpp>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "kernels.cuh"
 
@@ -22,6 +24,12 @@ enum class Step : int { kFirst = 7, kSecond };
 __device__ mscclpp::DeviceSyncer syncer;
 __device__ mscclpp::DeviceSemaphore semaphore;
 __constant__ int offsets[2] = {10, 20};
+
+struct Scales {
+  int factor, summand;
+};
+__constant__ Scales scales;
+__device__ int counts[2] = {5, 6};
 
 __device__ __forceinline__ int twice(int x) { return 2 * x; }
 
@@ -97,6 +105,61 @@ __global__ void fetched(Channel* channel, int* output, size_t bytes) {
   for (size_t at = threadIdx.x; at < bytes / 4; at += blockDim.x) output[at] = static_cast<int*>(channel->src_)[bytes / 4 + at];
 }
 
+// Arithmetic of both types of 16 bits, and how they round.
+template <typename T, typename Pair>
+__device__ void halves(int* output, float x) {
+  const T a(x), b = static_cast<T>(3.0f);
+  Pair pair{a, b};
+  pair += Pair{b, a};
+  output[0] = static_cast<int>(1024 * static_cast<float>(__hadd(a, b) - a * b));
+  output[1] = static_cast<int>(1024 * static_cast<float>(a / b));
+  output[2] = static_cast<int>(1024 * static_cast<float>(__hfma(a, b, -b)));
+  output[3] = pair.x == pair.y && __low2float(pair) == static_cast<float>(a + b) && a < b && __hmax(a, b) == b && __hisnan(T(0.0f) / T(0.0f));
+  output[4] = static_cast<int>(static_cast<float>(__hmin2(pair, __hmul2(pair, pair)).y));
+  const T sum = __shfl_xor_sync(0xffffffff, T(static_cast<float>(threadIdx.x)), 1);
+  output[5] = static_cast<int>(static_cast<float>(sum));
+}
+
+__global__ void halves_of_both(int* output, float x) {
+  int found[6];
+  halves<__half, __half2>(found, x);
+  int of_bfloat[6];
+  halves<__nv_bfloat16, __nv_bfloat162>(of_bfloat, x);
+  if (threadIdx.x > 0) return;
+  for (int at = 0; at < 6; ++at) output[at] = found[at], output[6 + at] = of_bfloat[at];
+  // Ties, the smallest value, and what exceeds the largest one.
+  const float values[] = {2049.0f, 2051.0f, 5.9604645e-8f, 2.9802322e-8f, 65519.0f, 65520.0f, 257.0f, 259.0f};
+  for (int at = 0; at < 8; ++at) {
+    output[12 + at] = __half_as_ushort(__float2half_rn(values[at]));
+    output[20 + at] = __bfloat16_as_ushort(__float2bfloat16(values[at]));
+  }
+  output[28] = __half2float(__ushort_as_half(0x0001)) == 5.9604644775390625e-8f;
+  output[29] = static_cast<int>(__half22float2(__floats2half2_rn(7.0f, -2.0f)).y);
+}
+
+// In a namespace of the interface.
+namespace mscclpp {
+__global__ void scaled(int* output) {
+  if (threadIdx.x < 2) output[threadIdx.x] = atomicAdd(&counts[threadIdx.x], scales.factor) + scales.summand;
+}
+}  // namespace mscclpp
+
+// Copies to variables of devices, and from them.
+static void copied(int* output, cudaStream_t stream) {
+  const Scales given{100, 1000};
+  MSCCLPP_CUDATHROW(cudaMemcpyToSymbol(scales, &given, sizeof(given)));
+  const int first = 40;
+  MSCCLPP_CUDATHROW(cudaMemcpyToSymbol(counts, &first, sizeof(first), sizeof(int), cudaMemcpyHostToDevice));
+  mscclpp::scaled<<<1, 32, 0, stream>>>(output);
+  MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+  int found[2];
+  MSCCLPP_CUDATHROW(cudaMemcpyFromSymbol(found, counts, sizeof(found)));
+  MSCCLPP_CUDATHROW(cudaMemcpy(output + 2, found, sizeof(found), cudaMemcpyHostToDevice));
+  const int refused = cudaMemcpyFromSymbol(found, counts, sizeof(found), 1);
+  MSCCLPP_CUDATHROW(cudaMemcpy(output + 4, &refused, sizeof(refused), cudaMemcpyHostToDevice));
+  static_cast<void>(cudaGetLastError());
+}
+
 struct Context {
   std::shared_ptr<char> memory, packets;
   std::vector<mscclpp::RegisteredMemory> registered;
@@ -160,6 +223,12 @@ static mscclpp::CommResult launch(const Context& context, int number, const int*
       break;
     case 6:
       fetched<<<1, 33, 0, stream>>>(context.toMemory.get(), output, bytes);
+      break;
+    case 7:
+      halves_of_both<<<1, 32, 0, stream>>>(output, 0.1f);
+      break;
+    case 8:
+      copied(output, stream);
       break;
     default:
       return mscclpp::CommResult::CommInvalidArgument;

@@ -15,6 +15,17 @@ import mscclpp
 
 ELEMENTS = 64
 
+VALUES = torch.tensor([2049.0, 2051.0, 5.9604645e-8, 2.9802322e-8, 65519.0, 65520.0, 257.0, 259.0])
+ROUNDED = torch.cat([VALUES.to(dtype).view(torch.int16).to(torch.int32) for dtype in (torch.float16, torch.bfloat16)])
+
+
+def halves(dtype: torch.dtype) -> torch.Tensor:
+    """Returns what the kernel finds for a type, as PyTorch computes it."""
+    a, b = torch.tensor(0.1).to(dtype), torch.tensor(3.0).to(dtype)
+    fused = (a.double() * b.double() - b.double()).to(dtype)
+    scaled = [int(1024 * value.float()) for value in ((a + b) - a * b, a / b, fused)]
+    return torch.tensor([*scaled, 1, int((a + b).float()), 1])
+
 
 def main() -> None:
     comm = job.join()
@@ -45,6 +56,8 @@ def main() -> None:
     for number in (4, 5):
         check("packets", run(number)[:ELEMENTS], peers)
     check("gets", run(6)[:ELEMENTS], peers)
+    check("halves", run(7)[:30], torch.cat([halves(torch.float16), halves(torch.bfloat16), ROUNDED, torch.tensor([1, -2])]))
+    check("symbols", run(8)[:5], torch.tensor([1005, 1040, 105, 140, 1]))
     print(f"ok rank {comm.my_rank}: kernels", flush=True)
 
 

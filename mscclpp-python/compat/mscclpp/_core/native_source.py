@@ -221,7 +221,8 @@ def _is_device_directive(item: Item, code: list[Token]) -> bool:
     include = _INCLUDE.match(token.text)
     if token.kind != "directive" or include is None:
         return token.kind == "directive"
-    return include[2].startswith("mscclpp/") and not include[2].startswith("mscclpp/ext/")
+    is_of_devices = include[2].startswith("mscclpp/") and not include[2].startswith("mscclpp/ext/")
+    return is_of_devices or include[2] in ("cuda_fp16.h", "cuda_bf16.h")
 
 
 def _adapt(code: list[Token], item: Item, edits: _Edits, name: str, text: str) -> None:
@@ -229,7 +230,8 @@ def _adapt(code: list[Token], item: Item, edits: _Edits, name: str, text: str) -
     index = item.begin
     while index < item.end:
         token = code[index]
-        if token.text == "__global__":
+        if token.text in ("__global__", "__constant__"):
+            # Kernels write what the host copies to variables, those of constant memory too.
             edits.replace(token.begin, token.end, "__device__")
         elif token.text in _BOUNDS and index + 1 < item.end and code[index + 1].text == "(":
             end = closing(code, index + 1, name, text)

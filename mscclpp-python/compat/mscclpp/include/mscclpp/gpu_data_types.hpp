@@ -1,6 +1,12 @@
 // Types of elements.
 #pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include "mscclpp/device.hpp"
+
+using __bfloat16 = __nv_bfloat16;
+using __bfloat162 = __nv_bfloat162;
 
 namespace mscclpp {
 

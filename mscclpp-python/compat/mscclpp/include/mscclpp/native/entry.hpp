@@ -2,6 +2,7 @@
 #pragma once
 #include "mscclpp/device.hpp"
 #include "mscclpp/native/pack.hpp"
+#include "mscclpp/native/symbol.hpp"
 
 namespace mscclpp {
 namespace native {

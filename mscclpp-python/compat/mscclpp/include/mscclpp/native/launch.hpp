@@ -11,6 +11,19 @@
 #include "mscclpp/native/pack.hpp"
 #include "mscclpp/native/python.hpp"
 
+/// Returns the name of a function, as a compiler prints it: `allreduce<float>`. GCC leaves out the namespaces of the function that prints.
+template <auto Kernel>
+std::string_view mscclpp_kernel_name() {
+  const std::string_view text = __PRETTY_FUNCTION__;
+  const std::size_t begin = text.find("Kernel = ") + 9;
+  std::string_view name = text.substr(begin, text.find_last_of("];") - begin);
+  // GCC continues with the type of the result.
+  const std::size_t end = name.find("; std::string_view");
+  if (end != std::string_view::npos) name = name.substr(0, end);
+  if (name.substr(0, 1) == "&") name.remove_prefix(1);
+  return name;
+}
+
 namespace mscclpp {
 namespace native {
 
@@ -30,23 +43,10 @@ struct KernelEntry {
   }
 };
 
-/// Returns the name of a function, as a compiler prints it: `allreduce<float>`.
-template <auto Kernel>
-std::string_view kernel_name() {
-  const std::string_view text = __PRETTY_FUNCTION__;
-  const std::size_t begin = text.find("Kernel = ") + 9;
-  std::string_view name = text.substr(begin, text.find_last_of("];") - begin);
-  // GCC continues with the type of the result.
-  const std::size_t end = name.find("; std::string_view");
-  if (end != std::string_view::npos) name = name.substr(0, end);
-  if (name.substr(0, 1) == "&") name.remove_prefix(1);
-  return name;
-}
-
 /// The entry of a kernel. It is made when the module is loaded, for every kernel with a launch in the source.
 template <auto Kernel>
 struct EntryOf {
-  static inline KernelEntry entry{kernel_name<Kernel>()};
+  static inline KernelEntry entry{::mscclpp_kernel_name<Kernel>()};
 };
 
 template <typename Kernel>
@@ -115,3 +115,5 @@ Launch<Kernel> launch(dim3 grid, dim3 block, std::size_t shared = 0, cudaStream_
 
 }  // namespace native
 }  // namespace mscclpp
+
+#include "mscclpp/native/symbol.hpp"
