@@ -55,6 +55,10 @@ __global__ void shuffled(int* output) {
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffff, value, lanes);
   __syncwarp();
   output[threadIdx.x] = value + __shfl_sync(0xffffffff, threadIdx.x, kLane);
+  const unsigned odd = __ballot_sync(0xffffffff, threadIdx.x % 2);
+  const bool votes = odd == 0xaaaaaaaau && __any_sync(0xffffffff, threadIdx.x == 0) == (threadIdx.x < kWarp) && !__all_sync(0xffffffff, threadIdx.x % 2);
+  const bool bits = __popc(odd) == 16 && __ffs(8) == 4 && __clz(1) == 31 && __uint_as_float(__float_as_uint(1.5f)) == 1.5f;
+  output[blockDim.x + threadIdx.x] = votes && bits && __ldcg(output + threadIdx.x) != 0;
 }
 
 }  // namespace

@@ -122,7 +122,12 @@ class HostCommunicator:
 
     def synchronize(self, stream: int) -> None:
         """Waits until the work of a stream is complete, and checks it. A kernel that waits for another rank ends at the timeout."""
-        self._native.synchronize(stream)
+        try:
+            self._native.synchronize(stream)
+        except Error:
+            # The driver reports a failed launch; the channel is its cause.
+            self.check()
+            raise
         self.check()
 
     # Calls of functions that connect ranks.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 #include "mscclpp/native/vectors.hpp"
@@ -122,6 +123,18 @@ static inline T exchange(uint32_t mask, T value, uint32_t from) {
   return value;
 }
 
+/// Returns the lanes of a mask whose predicates hold, a bit for each.
+static inline uint32_t votes(uint32_t mask, int predicate) {
+  Warp& warp = this_warp();
+  warp.values[dev_thread() % 32] = predicate != 0;
+  sync_warp(mask);
+  uint32_t found = 0;
+  const uint32_t left = dev_threads() - dev_thread() / 32 * 32;
+  for (uint32_t lane = 0; lane < 32 && lane < left; ++lane) found |= static_cast<uint32_t>(warp.values[lane]) << lane & mask;
+  sync_warp(mask);
+  return found;
+}
+
 /// Changes a value at once, as no other coroutine runs meanwhile. Returns the previous one.
 template <typename T, typename Change>
 static inline T atomic(T* at, const Change& change) {
@@ -154,6 +167,10 @@ static inline T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width
   return mscclpp::native::exchange(mask, value, own % width >= lanes ? own - lanes : own);
 }
 
+static inline unsigned __ballot_sync(unsigned mask, int predicate) { return mscclpp::native::votes(mask, predicate); }
+static inline int __any_sync(unsigned mask, int predicate) { return mscclpp::native::votes(mask, predicate) != 0; }
+static inline int __all_sync(unsigned mask, int predicate) { return mscclpp::native::votes(mask, predicate == 0) == 0; }
+
 template <typename T>
 static inline T atomicAdd(T* at, T value) {
   return mscclpp::native::atomic(at, [&](T before) { return static_cast<T>(before + value); });
@@ -179,9 +196,62 @@ static inline T atomicCAS(T* at, T expected, T value) {
   return mscclpp::native::atomic(at, [&](T before) { return before == expected ? value : before; });
 }
 template <typename T>
-static inline T __ldg(const T* at) {
-  return *at;
+static inline T atomicAnd(T* at, T value) {
+  return mscclpp::native::atomic(at, [&](T before) { return before & value; });
 }
+template <typename T>
+static inline T atomicOr(T* at, T value) {
+  return mscclpp::native::atomic(at, [&](T before) { return before | value; });
+}
+template <typename T>
+static inline T atomicXor(T* at, T value) {
+  return mscclpp::native::atomic(at, [&](T before) { return before ^ value; });
+}
+
+// Loads and stores that differ in what caches keep.
+#define MSCCLPP_LOAD(name)                \
+  template <typename T>                   \
+  static inline T name(const T* at) {     \
+    return *at;                           \
+  }
+#define MSCCLPP_STORE(name)                  \
+  template <typename T>                      \
+  static inline void name(T* at, T value) {  \
+    *at = value;                             \
+  }
+MSCCLPP_LOAD(__ldg)
+MSCCLPP_LOAD(__ldcg)
+MSCCLPP_LOAD(__ldca)
+MSCCLPP_LOAD(__ldcs)
+MSCCLPP_LOAD(__ldlu)
+MSCCLPP_LOAD(__ldcv)
+MSCCLPP_STORE(__stwb)
+MSCCLPP_STORE(__stcg)
+MSCCLPP_STORE(__stcs)
+MSCCLPP_STORE(__stwt)
+#undef MSCCLPP_LOAD
+#undef MSCCLPP_STORE
+
+// Bits of values.
+#define MSCCLPP_CAST(name, From, To)    \
+  static inline To name(From value) {   \
+    To bits;                            \
+    std::memcpy(&bits, &value, sizeof(To)); \
+    return bits;                        \
+  }
+MSCCLPP_CAST(__float_as_int, float, int)
+MSCCLPP_CAST(__float_as_uint, float, unsigned)
+MSCCLPP_CAST(__int_as_float, int, float)
+MSCCLPP_CAST(__uint_as_float, unsigned, float)
+MSCCLPP_CAST(__double_as_longlong, double, long long)
+MSCCLPP_CAST(__longlong_as_double, long long, double)
+#undef MSCCLPP_CAST
+static inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+static inline int __popcll(unsigned long long bits) { return __builtin_popcountll(bits); }
+static inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits)); }
+static inline int __clzll(long long bits) { return bits == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(bits)); }
+static inline int __ffs(int bits) { return __builtin_ffs(bits); }
+static inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
 template <typename T>
 static inline T min(T a, T b) {
   return b < a ? b : a;
