@@ -60,7 +60,8 @@ struct SimHost {
   uint32_t (*multicast_load)(const void* at, void* values, uint32_t bytes, uint32_t most);
   void (*multicast_store)(void* at, const void* value, uint32_t bytes);
   void (*load_table)(const void* at, void* value, uint32_t bytes);
-  void (*use_table)();
+  void (*use)();
+  void (*fail)(const char* condition);
 };
 }
 
@@ -91,7 +92,8 @@ SIM_VISIBLE void sim_attach(const SimHost* host) { sim_host = host; }
 #define sim_multicast_load sim_host->multicast_load
 #define sim_multicast_store sim_host->multicast_store
 #define sim_load_table sim_host->load_table
-#define sim_use_table sim_host->use_table
+#define sim_use sim_host->use
+#define sim_fail sim_host->fail
 #else
 #define SIM_KERNEL(name, argument)
 
@@ -122,7 +124,10 @@ void sim_multicast_store(void* at, const void* value, uint32_t bytes);
 
 /// A load from a table, which no kernel stores to, and the first use of what one returned.
 void sim_load_table(const void* at, void* value, uint32_t bytes);
-void sim_use_table();
+void sim_use();
+
+/// Lets the kernel fail once its threads have finished: a condition that its code asserts does not hold.
+void sim_fail(const char* condition);
 }
 #endif
 
@@ -138,6 +143,8 @@ DEV void* sim_shared_at(const void* name, size_t bytes) {
   static const char name##_key = 0; \
   type* name = static_cast<type*>(sim_shared_at(&name##_key, sizeof(type) * (count)))
 
+#define DEV_ASSERT(condition) \
+  if (!(condition)) sim_fail(#condition)
 #define SHARED_FLAG volatile uint32_t
 
 DEV uint32_t dev_thread() { return sim_thread->thread; }
@@ -149,8 +156,27 @@ DEV uint32_t dev_sync_count(bool predicate) { return sim_meet(predicate); }
 DEV uint64_t dev_now() { return sim_now(); }
 DEV void dev_relax() { sim_yield(true); }
 
-#define SIM_LOAD(name, type, acquire) \
-  DEV type name(const type* at) { return static_cast<type>(sim_load_word(at, sizeof(type), acquire)); }
+/// What a load from a table, or a relaxed one of a word, returned. Its conversion to the value is the use of it.
+template <typename T>
+class Loaded {
+ public:
+  operator T() const {
+    if (!used_) sim_use();
+    used_ = true;
+    return value_;
+  }
+  T value_ = {};
+
+ private:
+  mutable bool used_ = false;
+};
+
+#define SIM_LOAD(name, type, acquire)                                          \
+  DEV Loaded<type> name(const type* at) {                                      \
+    Loaded<type> loaded;                                                       \
+    loaded.value_ = static_cast<type>(sim_load_word(at, sizeof(type), acquire)); \
+    return loaded;                                                             \
+  }
 #define SIM_STORE(name, type, release) \
   DEV void name(type* at, type value) { sim_store_word(at, value, sizeof(type), release); }
 #define SIM_ADD(name, release) \
@@ -197,21 +223,6 @@ template <typename T>
 static inline void store_plain(void* at, T value) {
   sim_store(at, &value, sizeof(T));
 }
-
-/// What a load from a table returned. Its conversion to the value is the use of it.
-template <typename T>
-class Loaded {
- public:
-  operator T() const {
-    if (!used_) sim_use_table();
-    used_ = true;
-    return value_;
-  }
-  T value_ = {};
-
- private:
-  mutable bool used_ = false;
-};
 
 template <typename T>
 static inline Loaded<T> load_table(const T* at) {

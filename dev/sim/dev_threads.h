@@ -50,6 +50,8 @@ struct SharedFlag {
   operator uint32_t() const { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
   void operator=(uint32_t value) { __atomic_store_n(&word, value, __ATOMIC_RELAXED); }
 };
+#define DEV_ASSERT(condition) \
+  if (!(condition)) __builtin_trap()
 #define SHARED_FLAG SharedFlag
 
 DEV uint32_t dev_thread() { return sim_thread->thread; }

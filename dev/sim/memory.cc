@@ -55,7 +55,7 @@ namespace {
 __thread SimRun* run = nullptr;
 
 /// Kinds of accesses, as in src/accesses.rs.
-enum Kind : uint32_t { kLoad, kStore, kAcquireLoad, kRelaxedStore, kReleaseStore, kRelaxedAdd, kReleaseAdd, kSwap, kTableLoad, kTableUse };
+enum Kind : uint32_t { kLoad, kStore, kAcquireLoad, kRelaxedStore, kReleaseStore, kRelaxedAdd, kReleaseAdd, kSwap, kRelaxedLoad, kTableLoad, kUse };
 
 BlockMemory& its_block() { return *static_cast<BlockMemory*>(sim_thread->stores); }
 ThreadMemory& its_memory() { return its_block().threads[sim_thread->thread]; }
@@ -252,7 +252,7 @@ void sim_load_table(const void* at, void* value, uint32_t bytes) {
   copy(value, at, bytes);
 }
 
-void sim_use_table() { record(nullptr, 0, kTableUse, 0); }
+void sim_use() { record(nullptr, 0, kUse, 0); }
 
 void sim_store(void* at, const void* value, uint32_t bytes) {
   sim_yield(false);
@@ -285,7 +285,7 @@ void sim_multicast_store(void* at, const void* value, uint32_t bytes) {
 
 uint64_t sim_load_word(const void* at, uint32_t bytes, bool acquire) {
   if (!may_use(at, bytes, false)) return 0;
-  if (acquire) record(at, bytes, kAcquireLoad, 0);
+  record(at, bytes, acquire ? kAcquireLoad : kRelaxedLoad, 0);
   uint64_t value = bytes == 4 ? __atomic_load_n(static_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE)
                               : __atomic_load_n(static_cast<const uint64_t*>(at), __ATOMIC_ACQUIRE);
   its_memory().polls.add(at, &value, bytes);
@@ -352,7 +352,7 @@ SimThread** sim_self() { return &sim_thread; }
 extern const SimHost sim_functions;
 const SimHost sim_functions = {sim_self,      sim_yield,      sim_meet, sim_now,         sim_shared, sim_load, sim_store,
                                sim_load_word, sim_store_word, sim_add,  sim_compare_swap, sim_multicast_load,
-                               sim_multicast_store, sim_load_table, sim_use_table};
+                               sim_multicast_store, sim_load_table, sim_use, sim_fail};
 
 extern const SimModule sim_modules[];
 

@@ -21,10 +21,12 @@ pub enum AccessKind {
     ReleaseAdd,
     /// A successful compare-and-swap; failed ones are not recorded.
     Swap,
+    /// A relaxed load of a word. Polls of clocks and abort flags make any number of them.
+    RelaxedLoad,
     /// A load from a table of the plan.
     TableLoad,
-    /// The first use of what a load from a table returned: later loads of the thread may depend on it.
-    TableUse,
+    /// The first use of what a load of a word or from a table returned: later loads of the thread may depend on it.
+    Use,
     /// A block sync, when the thread arrived at it.
     BlockSync,
 }
@@ -32,7 +34,7 @@ pub enum AccessKind {
 impl AccessKind {
     /// The kinds that `sim/memory.cc` passes, by number: all but block syncs.
     #[cfg(simulator)]
-    pub(crate) const BY_NUMBER: [Self; 10] = [
+    pub(crate) const BY_NUMBER: [Self; 11] = [
         Self::Load,
         Self::Store,
         Self::AcquireLoad,
@@ -41,13 +43,13 @@ impl AccessKind {
         Self::RelaxedAdd,
         Self::ReleaseAdd,
         Self::Swap,
+        Self::RelaxedLoad,
         Self::TableLoad,
-        Self::TableUse,
+        Self::Use,
     ];
 }
 
-/// An access, or a block sync. Relaxed loads of words are not recorded: they poll clocks and abort flags, as often as
-/// the schedule has it.
+/// An access, or a block sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Number of the kernel, which is valid as long as its module is loaded.

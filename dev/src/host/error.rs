@@ -19,6 +19,7 @@ pub(crate) enum Code {
     CaptureInvalidated = 901,
     IllegalAddress = 700,
     LaunchTimeout = 702,
+    Assert = 710,
     NotPermitted = 800,
     Unknown = 999,
 }
@@ -33,6 +34,7 @@ pub(crate) fn error<T>(call: &'static str, code: Code, text: impl Into<String>) 
         Code::NoBinary => "CUDA_ERROR_NO_BINARY_FOR_GPU",
         Code::InvalidHandle => "CUDA_ERROR_INVALID_HANDLE",
         Code::NotFound => "CUDA_ERROR_NOT_FOUND",
+        Code::Assert => "CUDA_ERROR_ASSERT",
         Code::LaunchTimeout => "CUDA_ERROR_LAUNCH_TIMEOUT",
         Code::CaptureUnsupported => "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
         Code::CaptureInvalidated => "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",

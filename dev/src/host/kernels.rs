@@ -125,6 +125,7 @@ impl State {
             let code = match fault {
                 Fault::Access { .. } => Code::IllegalAddress,
                 Fault::Endless { .. } => Code::LaunchTimeout,
+                Fault::Assertion { .. } => Code::Assert,
             };
             let error = error::<()>("cuLaunchKernel", code, fault.to_string()).err();
             queue.failed = queue.failed.take().or(error);

@@ -1,6 +1,6 @@
 //! Callbacks of running kernels.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 
 use super::grids::{Block, Grids, Stop};
 use super::{Fault, GRIDS};
@@ -152,6 +152,22 @@ unsafe extern "C" fn sim_allocation(
         }
     }
     piece.is_some()
+}
+
+/// Lets the kernel of the current thread fail.
+///
+/// # Safety
+/// `condition` is a text that ends with 0.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sim_fail(condition: *const c_char) {
+    let grids = current();
+    let number = grids.current;
+    let facts = grids.threads[number as usize].as_ref().map(|thread| (thread.facts.block, thread.facts.thread));
+    let (block, thread) = facts.unwrap_or_default();
+    let Some(of) = grids.grid_of(number) else { return };
+    // SAFETY: given.
+    let condition = unsafe { CStr::from_ptr(condition) }.to_string_lossy().into_owned();
+    of.fault.get_or_insert(Fault::Assertion { condition, block, thread });
 }
 
 /// The bug of a switch that omits one member from its loads.

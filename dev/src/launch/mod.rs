@@ -46,22 +46,27 @@ pub(crate) struct Kernel {
 }
 
 /// Failure of a kernel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// An access to unallocated memory.
     Access { address: u64, bytes: u32, write: bool, block: u32, thread: u32 },
     /// This number of threads wait for operations that cannot happen, and do not read the clock.
     Endless { threads: u32 },
+    /// A condition that device code asserts does not hold.
+    Assertion { condition: String, block: u32, thread: u32 },
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
+        match self {
             Self::Access { address, bytes, write, block, thread } => {
-                let what = if write { "written" } else { "read" };
+                let what = if *write { "written" } else { "read" };
                 write!(f, "{bytes} bytes at {address:#x} {what} by thread {thread} of block {block} were not allocated")
             }
             Self::Endless { threads } => write!(f, "{threads} threads wait for what cannot happen"),
+            Self::Assertion { condition, block, thread } => {
+                write!(f, "`{condition}` does not hold in thread {thread} of block {block}")
+            }
         }
     }
 }

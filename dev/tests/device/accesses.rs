@@ -221,7 +221,9 @@ impl Thread {
             AccessKind::AcquireLoad => self.once(Step::Sync(access.kind, access.address)),
             AccessKind::BlockSync if with_block_syncs => self.once(Step::BlockSync),
             // The two kinds of kernels read tables differently.
-            AccessKind::BlockSync | AccessKind::TableLoad | AccessKind::TableUse => {}
+            AccessKind::BlockSync | AccessKind::TableLoad | AccessKind::Use => {}
+            // Polls of clocks and abort flags, as often as the schedule has it.
+            AccessKind::RelaxedLoad => {}
             AccessKind::RelaxedStore => self.push(Step::Request(access.value)),
             AccessKind::ReleaseStore => self.push(Step::Requested),
             AccessKind::RelaxedAdd | AccessKind::ReleaseAdd | AccessKind::Swap => {

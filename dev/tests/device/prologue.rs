@@ -75,7 +75,7 @@ fn prologues(name: &str, ranks: u32, node: u32) -> Result<[Prologue; 2], Failed>
 /// logged.
 fn longest(log: &[Access]) -> Option<Prologue> {
     let mut threads: BTreeMap<(u32, u32), Vec<AccessKind>> = BTreeMap::new();
-    for access in log {
+    for access in log.iter().filter(|access| access.kind != AccessKind::RelaxedLoad) {
         threads.entry((access.block, access.thread)).or_default().push(access.kind);
     }
     let mut blocks: BTreeMap<u32, Prologue> = BTreeMap::new();
@@ -104,5 +104,5 @@ fn longest(log: &[Access]) -> Option<Prologue> {
 }
 
 fn is_of_prologue(kind: AccessKind) -> bool {
-    matches!(kind, AccessKind::TableLoad | AccessKind::TableUse | AccessKind::BlockSync)
+    matches!(kind, AccessKind::TableLoad | AccessKind::Use | AccessKind::BlockSync)
 }
