@@ -27,6 +27,11 @@ constexpr uint32_t kCachedIds = 96;
 /// Number of ranks whose buffers fit into the kernel parameters.
 constexpr uint32_t kInlineRanks = 32;
 
+/// Number of ranges in the kernel parameters, and of thread blocks whose ranges may be there.
+constexpr uint32_t kParamRanges = 48;
+
+constexpr uint32_t kParamRows = 256;
+
 /// Maximum number of multicast groups of a device.
 constexpr uint32_t kMaxGroups = 4;
 
@@ -113,7 +118,11 @@ struct Block {
   uint32_t ids_end;
   /// Index of its rank's FIFO.
   uint32_t fifo;
-  uint32_t reserved[3];
+  /// For specialized kernels: number of the function that executes it, and its slice of operands of which all thread
+  /// blocks of its shape process a slice: index and number of slices.
+  uint32_t shape;
+  uint32_t slice_index;
+  uint32_t slice_of;
 };
 static_assert(sizeof(Block) == 48 &&
                   alignof(Block) == 4 &&
@@ -126,7 +135,9 @@ static_assert(sizeof(Block) == 48 &&
                   offsetof(Block, ids) == 24 &&
                   offsetof(Block, ids_end) == 28 &&
                   offsetof(Block, fifo) == 32 &&
-                  offsetof(Block, reserved) == 36,
+                  offsetof(Block, shape) == 36 &&
+                  offsetof(Block, slice_index) == 40 &&
+                  offsetof(Block, slice_of) == 44,
               "Block differs from the host's");
 
 /// One instruction.
@@ -147,7 +158,7 @@ struct Instr {
   /// Slice of every operand: index and number of slices.
   uint32_t slice_index;
   uint32_t slice_of;
-  /// Thread blocks of a barrier; chunks of a loop.
+  /// Thread blocks of a barrier; chunks of a loop; of a reduction, a bit for each of its first 32 sources that is packets.
   uint32_t count;
   /// Instructions of a loop's body.
   uint32_t body;
@@ -236,6 +247,27 @@ static_assert(sizeof(View) == 24 &&
                   offsetof(View, part) == 8 &&
                   offsetof(View, padded) == 16,
               "View differs from the host's");
+
+/// The bytes that an instruction processes, before an iteration of a loop clips them; of a loop's header, the bytes of a window and
+/// the number of iterations.
+struct ParamRange {
+  uint32_t start;
+  uint32_t len;
+  /// If each operand is one run: the end of the range within all operands. Nothing is to be done after it.
+  uint32_t end;
+  /// Whether each operand is one run.
+  uint16_t whole;
+  /// If so, the lowest 4 bits that are set in the distance of any operand from the beginning of its buffer.
+  uint16_t low_bits;
+};
+static_assert(sizeof(ParamRange) == 16 &&
+                  alignof(ParamRange) == 4 &&
+                  offsetof(ParamRange, start) == 0 &&
+                  offsetof(ParamRange, len) == 4 &&
+                  offsetof(ParamRange, end) == 8 &&
+                  offsetof(ParamRange, whole) == 12 &&
+                  offsetof(ParamRange, low_bits) == 14,
+              "ParamRange differs from the host's");
 
 /// State that a launch leaves for the next one, in device memory.
 struct LaunchState {
@@ -390,14 +422,20 @@ struct LaunchParams {
   uint32_t reduce;
   /// Not 0: switches may reduce floats.
   uint32_t floats_by_switch;
-  uint32_t reserved;
+  /// Not 0: the host has computed the ranges of the instructions that thread blocks have in the cache first.
+  uint32_t has_ranges;
   /// For each multicast group of the device, the distances from the input and from the output of the first member that
   /// operations name to the multicast address of the same bytes; 0: there is none.
   uint64_t multicast[8];
   /// Addresses of input and output of every rank.
   uint64_t bases[64];
+  /// The lowest 4 bits that are set in any of these addresses.
+  uint64_t low_bits;
+  /// Ranges of instructions, and for each thread block the number of its first one.
+  ParamRange ranges[48];
+  uint8_t rows[256];
 };
-static_assert(sizeof(LaunchParams) == 832 &&
+static_assert(sizeof(LaunchParams) == 1864 &&
                   alignof(LaunchParams) == 8 &&
                   offsetof(LaunchParams, records) == 0 &&
                   offsetof(LaunchParams, record_bytes) == 8 &&
@@ -432,12 +470,15 @@ static_assert(sizeof(LaunchParams) == 832 &&
                   offsetof(LaunchParams, system_scope) == 240 &&
                   offsetof(LaunchParams, reduce) == 244 &&
                   offsetof(LaunchParams, floats_by_switch) == 248 &&
-                  offsetof(LaunchParams, reserved) == 252 &&
+                  offsetof(LaunchParams, has_ranges) == 252 &&
                   offsetof(LaunchParams, multicast) == 256 &&
-                  offsetof(LaunchParams, bases) == 320,
+                  offsetof(LaunchParams, bases) == 320 &&
+                  offsetof(LaunchParams, low_bits) == 832 &&
+                  offsetof(LaunchParams, ranges) == 840 &&
+                  offsetof(LaunchParams, rows) == 1608,
               "LaunchParams differs from the host's");
 
 /// Hash of everything above.
-constexpr uint64_t kAbiHash = 0x5bc851a2a3886214ull;
+constexpr uint64_t kAbiHash = 0x5b925b758fcbfa3full;
 
 }  // namespace mscclpp

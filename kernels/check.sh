@@ -103,7 +103,7 @@ alone() { # NAME CALL
 using Arith = mscclpp::Arithmetic<float, float>;
 KERNEL(mscclpp::kMaxThreads) alone(KERNEL_PARAM mscclpp::LaunchParams launch) {
   using namespace mscclpp;
-  load_cache(launch, begin_launch(launch, dev_block(), 0), 0, 16, 0, 0);
+  begin_specialized(launch);
   $2;
   finish_launch(launch);
 }
@@ -116,7 +116,7 @@ compile_alone() { # NAME ARCH
 }
 export -f compile_alone
 vector='LDG[.A-Z0-9]*[.]NA[.A-Z0-9]*128 ' packet='LDG[.A-Z0-9]*128[.]STRONG'
-range='byte_range(launch, 1, 0, 1)'
+range='byte_range(launch, 0, 1, 0, 1)'
 for to in 1 8; do alone reduce_$to "reduce_aligned<Arith, Reduction::kSum, 8, $to>(0, $range)"; done
 alone packets "reduce_packets_aligned<Arith, Reduction::kSum, 8, 1, 254ull, 0ull>(launch, 0, $range)"
 for arch in "${archs[@]}"; do printf '%s\n' "reduce_1 $arch" "reduce_8 $arch" "packets $arch"; done | in_parallel compile_alone
@@ -127,6 +127,19 @@ for arch in "${archs[@]}"; do
     done
     for to in 1 8; do flying "$work/reduce_$to.$arch.cubin" "$vector" 8 "8 sources into $to, specialized"; done
     flying "$work/packets.$arch.cubin" "$packet" 7 "packets of 7 peers, specialized"
+done
+
+# Instructions of the prologue of a launch, up to its second block sync, with those that only long records execute.
+prologue() { # CUBIN MOST NAME
+    count="$(cuobjdump -sass "$1" | awk '/Function :/ { ours = /mscclpp_execute|alone/; syncs = 0 }
+        ours && /^ *\/\*[0-9a-f]+\*\/ .*;/ && syncs < 2 { ++count; syncs += /BAR\.SYNC/ }
+        END { print count + 0 }')"
+    printf '%-6s %4d instructions before the first operation, %s\n' "$arch" "$count" "$3"
+    [ "$count" -gt 0 ] && [ "$count" -le "$2" ] || { echo "expected at most $2"; exit 1; }
+}
+for arch in "${archs[@]}"; do
+    prologue "$work/f32.$arch.cubin" 500 interpreter
+    prologue "$work/reduce_1.$arch.cubin" 450 specialized
 done
 
 # Switch channels: stores at all members (with packets the strong ones of 16 bytes above), loads that add, and minima and maxima of short

@@ -57,8 +57,10 @@ DEV void copy_bytes(char* dst, const char* src, uint64_t len, uint64_t before) {
   if (16 * v < len) copy_unaligned(dst, src, len, v);
 }
 
-/// Packs `len` bytes at a multiple of 8.
-DEV void pack_bytes(char* to, const char* from, uint64_t len) {
+/// Packs `len` bytes at a multiple of 8, which are loaded once, into each of `dsts` destinations, which are at `to(number)`;
+/// `kUnrolled`: of these, how many stores of one vector follow one another without a loop.
+template <uint32_t kUnrolled, typename To>
+DEV void pack_bytes(uint32_t dsts, const To& to, const char* from, uint64_t len) {
   const uint32_t step = 8 * dev_threads(), flag = cache().flag;
   uint64_t i = 8 * dev_thread();
   DEV_NO_UNROLL
@@ -66,11 +68,18 @@ DEV void pack_bytes(char* to, const char* from, uint64_t len) {
     Vec8 data[kUnroll];
 #pragma unroll
     for (uint32_t j = 0; j < kUnroll; ++j) data[j] = load_any<Vec8>(from + i + j * step, 8);
+#pragma unroll kUnrolled
+    for (uint32_t d = 0; d < dsts; ++d) {
 #pragma unroll
-    for (uint32_t j = 0; j < kUnroll; ++j) store_packet(to + 2 * (i + j * step), data[j], flag);
+      for (uint32_t j = 0; j < kUnroll; ++j) store_packet(to(d) + 2 * (i + j * step), data[j], flag);
+    }
   }
   DEV_NO_UNROLL
-  for (; i < len; i += step) store_packet(to + 2 * i, load_any<Vec8>(from + i, 8), flag);
+  for (; i < len; i += step) {
+    const Vec8 data = load_any<Vec8>(from + i, 8);
+#pragma unroll kUnrolled
+    for (uint32_t d = 0; d < dsts; ++d) store_packet(to(d) + 2 * i, data, flag);
+  }
 }
 
 /// Waits for packet `number` of operand `source`. Returns: its payload; zeros if the wait aborted.
@@ -176,14 +185,6 @@ struct Runs {
   DEV bool is_packets(uint32_t operand) const {
     return cache().operands[first + operand].space_number == static_cast<uint32_t>(Space::kPackets);
   }
-
-  /// Whether the addresses at byte `at` of all operands are multiples of `bytes`, a power of two up to 16.
-  DEV bool are_aligned(uint64_t at, uint32_t bytes) const {
-    uint32_t addresses = static_cast<uint32_t>(at);
-    DEV_NO_UNROLL
-    for (uint32_t i = 0; i < instr().srcs + instr().dsts; ++i) addresses |= static_cast<uint32_t>(reinterpret_cast<uint64_t>(src(i)));
-    return (addresses & (bytes - 1)) == 0;
-  }
 };
 
 DEV Runs runs_of(const Instr& instr) {
@@ -196,14 +197,24 @@ DEV void copy_runs(const Runs& runs, uint64_t at, uint64_t len) {
   for (uint32_t pair = 0; pair < runs.instr().srcs; ++pair) copy_bytes(runs.dst(pair) + at, runs.src(pair) + at, len, 0);
 }
 
-/// Each source into the packets of its destination.
+/// Each source into the packets of its destination; a single one into those of all destinations.
 DEV void pack_runs(const Runs& runs, uint64_t at, uint64_t len) {
+  const uint32_t dsts = runs.instr().srcs == 1 ? runs.instr().dsts : 1;
   DEV_NO_UNROLL
-  for (uint32_t pair = 0; pair < runs.instr().srcs; ++pair) pack_bytes(runs.dst(pair) + 2 * at, runs.src(pair) + at, len);
+  for (uint32_t source = 0; source < runs.instr().srcs; ++source) {
+    pack_bytes<1>(dsts, [&](uint32_t d) { return runs.dst(source + d) + 2 * at; }, runs.src(source) + at, len);
+  }
 }
 
+// A call on sm_100, inlined elsewhere: otherwise nvcc 13.0 spills registers of the interpreter.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define MSCCLPP_UNPACK_RUNS DEV_CALL
+#else
+#define MSCCLPP_UNPACK_RUNS DEV
+#endif
+
 /// The packets of each source into its destination.
-DEV void unpack_runs(const LaunchParams& launch, const Runs& runs, uint64_t at, uint64_t len) {
+MSCCLPP_UNPACK_RUNS void unpack_runs(const LaunchParams& launch, Runs runs, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint32_t pair = 0; pair < runs.instr().srcs; ++pair) {
     if (!unpack_bytes(launch, runs.src(pair), runs.dst(pair), runs.instr().operands + pair, at, at + len)) return;

@@ -30,11 +30,11 @@ typedef long long int64_t;
 #define DEV_CALL __device__ __noinline__
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 1)
 #define KERNEL_PARAM const __grid_constant__
-/// A table of constants in constant memory, of which a module has 64 KiB.
-#define DEV_TABLE __constant__ const
 /// Announces a kernel and the type of its argument to the simulator.
 #define SIM_KERNEL(name, argument)
 #define SHARED(type, name, count) __shared__ type name[count]
+/// A condition that the simulator checks.
+#define DEV_ASSERT(condition)
 /// Type of a word of shared memory that any thread of the block may read and set.
 #define SHARED_FLAG volatile uint32_t
 

@@ -22,15 +22,18 @@ struct Loop {
 DEV const Instr* all_instrs(const LaunchParams& launch) { return reinterpret_cast<const Instr*>(launch.instrs); }
 
 /// Finds out whether each operand of an instruction in the cache is one run, and where these end. `operand`: the first in the cache.
+/// The host does the same in mscclpp-exec/src/cuda/ranges.rs.
 DEV void find_runs(const LaunchParams& launch, const Instr& instr, uint32_t operand, Range& range) {
   const uint32_t first = instr.operands - operand, count = instr.srcs + instr.dsts;
   range.whole = first + count <= kCachedOperands;
   if (!range.whole) return;
-  uint64_t min_limit = range.start + range.len, max_limit = 0;
+  uint64_t min_limit = range.start + range.len, max_limit = 0, offsets = launch.low_bits;
   DEV_NO_UNROLL
   for (uint32_t i = 0; i < count; ++i) {
-    const Extent extent = extent_of(launch, cache().table_operands[first + i]);
+    const Operand& of = cache().table_operands[first + i];
+    const Extent extent = extent_of(launch, of);
     range.whole &= !(extent.split | extent.wraps);
+    offsets |= (of.space == Space::kPackets ? 2 : 1) * extent.first;
     if (extent.limit < min_limit) min_limit = extent.limit;
     if (i >= instr.srcs && extent.limit > max_limit) max_limit = extent.limit;
   }
@@ -38,6 +41,7 @@ DEV void find_runs(const LaunchParams& launch, const Instr& instr, uint32_t oper
   // A destination that is longer than a source is filled with zeros, so it is not one run.
   range.whole &= max_limit <= min_limit;
   range.end = max_limit < min_limit ? max_limit : min_limit;
+  range.low_bits = static_cast<uint32_t>(offsets) & 15;
 }
 
 /// Trip count of a loop over `chunks` chunks in windows of `unit` bytes. The host rejects more than 32 bits hold.
@@ -61,36 +65,50 @@ DEV Loop loop_at(const LaunchParams& launch, uint32_t header) {
   return Loop{header + 1 + instr.body, static_cast<uint32_t>(range.len), range.start};
 }
 
-/// Prepares the instructions in the cache, of which `first` is the first one, with the operands and ids from these numbers on.
-/// Called by: all threads of the block, behind a block sync. Syncs: block, at exit.
-DEV_CALL void prepare_instrs(const LaunchParams& launch, uint64_t sequence, uint32_t first, uint32_t operand, uint32_t id) {
-  InstrCache& c = cache();
-  const uint32_t count = c.instrs[0].cached;
-  if (dev_thread() == 0) {
-    c.first = first;
-    c.end = first + count;
-    c.first_operand = operand;
-    c.first_id = id;
-  }
-  const uint32_t left = c.own.operands_end - operand;
-  resolve_operands(launch, sequence, left < kCachedOperands ? left : kCachedOperands);
-  DEV_NO_UNROLL
-  for (uint32_t i = dev_thread(); i < count; i += dev_threads()) {
-    Instr& instr = c.instrs[i];
-    if (launch.reduce < kPlanReductions) instr.reduce = static_cast<Reduction>(launch.reduce);
-    Range range = {0, 0, 0, 0, 0};
-    if (instr.opcode == Opcode::kLoop) {
-      range = range_of_loop(launch, instr);
-    } else {
-      slice_of(launch.unit, instr.size * launch.stride, instr.slice_index, instr.slice_of, range.start, range.len);
-      find_runs(launch, instr, operand, range);
-    }
-    c.ranges[i] = range;
-  }
-  dev_sync();
+/// The range of an instruction in the cache. `operand`: the first operand in the cache.
+DEV Range range_of(const LaunchParams& launch, const Instr& instr, uint32_t operand) {
+  if (instr.opcode == Opcode::kLoop) return range_of_loop(launch, instr);
+  Range range = {0, 0, 0, 0, 0};
+  slice_of(launch.unit, instr.size * launch.stride, instr.slice_index, instr.slice_of, range.start, range.len);
+  find_runs(launch, instr, operand, range);
+  return range;
 }
 
-DEV uint32_t at_most(uint32_t value, uint32_t most) { return value < most ? value : most; }
+#ifdef DEV_SIM
+/// Whether two ranges are equal, as far as they are used.
+DEV bool are_equal(const Range& a, const Range& b) {
+  if (a.start != b.start || a.len != b.len || a.whole != b.whole) return false;
+  return !a.whole || (a.end == b.end && a.low_bits == b.low_bits);
+}
+#endif
+
+/// Computes the ranges of the instructions in the cache. `operand`: the first operand in the cache.
+DEV_CALL void find_ranges(const LaunchParams& launch, uint32_t operand) {
+  InstrCache& c = cache();
+  DEV_NO_UNROLL
+  for (uint32_t i = dev_thread(); i < c.instrs[0].cached; i += dev_threads()) c.ranges[i] = range_of(launch, c.instrs[i], operand);
+}
+
+/// Takes the ranges of the instructions in the cache from the kernel parameters.
+DEV void take_ranges(const LaunchParams& launch) {
+  InstrCache& c = cache();
+  const uint32_t row = launch.rows[dev_block()];
+  DEV_NO_UNROLL
+  for (uint32_t i = dev_thread(); i < c.instrs[0].cached; i += dev_threads()) {
+    const ParamRange from = launch.ranges[row + i];
+    c.ranges[i] = Range{from.start, from.len, from.end, from.whole, from.low_bits | static_cast<uint32_t>(launch.low_bits)};
+    // Every simulated launch compares the host's arithmetic with the device's.
+    DEV_ASSERT(are_equal(c.ranges[i], range_of(launch, c.instrs[i], c.own.operands)));
+  }
+}
+
+/// Replaces the reductions of the instructions in the cache, if the launch has its own.
+DEV void replace_reductions(const LaunchParams& launch) {
+  if (launch.reduce >= kPlanReductions) return;
+  InstrCache& c = cache();
+  DEV_NO_UNROLL
+  for (uint32_t i = dev_thread(); i < c.instrs[0].cached; i += dev_threads()) c.instrs[i].reduce = static_cast<Reduction>(launch.reduce);
+}
 
 /// Loads the cache with the instructions from the threads' current one on, whose operands and ids begin at these numbers.
 /// Called by: all threads of the block. Syncs: block, at entry and at exit.
@@ -106,28 +124,39 @@ DEV_CALL void load_instrs(const LaunchParams& launch, uint32_t operand, uint32_t
     if (v < instrs + operands) return vector_at(launch.operands, operand + v - instrs);
     return vector_at(launch.ids, vectors_of<Id>(1) * id + v - instrs - operands);
   };
-  copy_tables<2>(entry, instrs, operands, ids, 0, from);
+  copy_tables<2>(entry, instrs, operands, ids, 0, from, [] {});
   dev_sync();
-  prepare_instrs(launch, c.sequence, first, operand, id);
+  if (dev_thread() == 0) {
+    c.first = first;
+    c.end = first + c.instrs[0].cached;
+    c.first_operand = operand;
+    c.first_id = id;
+  }
+  resolve_operands(launch, operands);
+  find_ranges(launch, operand);
+  replace_reductions(launch);
+  dev_sync();
 }
 
 /// Loads the cache with the record of a block. Called by: all threads of the block, first. Syncs: block, at exit.
-DEV void load_record(const LaunchParams& launch, uint32_t number) {
+DEV void begin_block(const LaunchParams& launch) {
+  load_record<true>(launch, launch.first_block + dev_block());
   InstrCache& c = cache();
-  const uint64_t record = launch.records + static_cast<uint64_t>(number) * launch.record_bytes;
-  const uint32_t instrs = vectors_of<Instr>(launch.record_instrs), operands = vectors_of<Operand>(launch.record_operands);
-  const uint32_t ids = vectors_of<Id>(launch.record_ids), all = vectors_of<Block>(1) + instrs + operands + ids;
-  const uint64_t sequence = begin_launch(launch, number);
-  const auto from = [&](uint32_t v) { return v < all ? vector_at(record, v) : vector_at(launch.scratch, v - all); };
-  copy_tables<8>(0, vectors_of<Block>(1) + instrs, operands, ids, scratch_vectors(launch), from);
+  if (dev_thread() == 0) {
+    c.first = c.own.first;
+    c.end = c.own.first + c.instrs[0].cached;
+  }
+  if (launch.has_ranges != 0) take_ranges(launch);
+  else find_ranges(launch, c.own.operands);
+  replace_reductions(launch);
   dev_sync();
-  pc() = c.own.first;
-  prepare_instrs(launch, sequence, c.own.first, c.own.operands, c.own.ids);
 }
 
 /// Whether the operands, of which some are packets, are one run each, no run ends within these bytes, and all consist of whole packets.
-DEV bool are_packet_runs(const Runs& runs, const Range& range, uint64_t at, uint64_t len) {
-  return range.whole && at + len <= range.end && len % 8 == 0 && runs.are_aligned(at, 8);
+/// A call, because what follows needs the registers.
+DEV_CALL bool are_packet_runs(Runs runs, uint64_t at, uint64_t len) {
+  const Range& range = cache().ranges[runs.number];
+  return range.whole && at + len <= range.end && len % 8 == 0 && are_aligned(range, at, 8);
 }
 
 template <typename Arith>
@@ -136,10 +165,8 @@ DEV void reduce(const LaunchParams& launch, const Instr& instr, const Range& ran
   const Runs runs = runs_of(instr);
   // A single source is not changed, which an accumulator of a wider type would do.
   const bool is_special = instr.srcs > 32 || (instr.srcs == 1 && sizeof(typename Arith::A) > sizeof(typename Arith::T));
-  if (is_special || !are_packet_runs(runs, range, at, len)) return reduce_packet_spans<Arith>(launch, runs, at, len);
-  uint32_t packets = 0;
-  DEV_NO_UNROLL
-  for (uint32_t s = 0; s < instr.srcs; ++s) packets |= static_cast<uint32_t>(runs.is_packets(s)) << s;
+  if (is_special || !are_packet_runs(runs, at, len)) return reduce_packet_spans<Arith>(launch, runs, at, len);
+  const uint32_t packets = instr.count;
   // Averages are sums that are divided after the last operation.
   if (instr.reduce == Reduction::kSum || instr.reduce == Reduction::kAvg) reduce_packet_runs<Arith, true>(launch, runs, packets, at, len);
   else reduce_packet_runs<Arith, false>(launch, runs, packets, at, len);
@@ -173,10 +200,10 @@ DEV void execute(const LaunchParams& launch, const Instr& instr, const Range& ra
       if (range.whole) return copy_runs(runs_of(instr), at, len_in(range, at, len));
       return copy_spans(launch, src, instr.srcs, at, len);
     case Opcode::kPack:
-      if (are_packet_runs(runs_of(instr), range, at, len)) return pack_runs(runs_of(instr), at, len);
-      return pack_spans(launch, src, instr.srcs, at, len);
+      if (are_packet_runs(runs_of(instr), at, len)) return pack_runs(runs_of(instr), at, len);
+      return pack_spans(launch, src, instr.srcs, instr.dsts, at, len);
     case Opcode::kUnpack:
-      if (are_packet_runs(runs_of(instr), range, at, len)) return unpack_runs(launch, runs_of(instr), at, len);
+      if (are_packet_runs(runs_of(instr), at, len)) return unpack_runs(launch, runs_of(instr), at, len);
       return unpack_spans(launch, src, instr.srcs, at, len);
     case Opcode::kForward: return forward(launch, src, dst, instr.dsts, at, len);
     case Opcode::kReduce:
@@ -269,7 +296,7 @@ DEV void finish_launch(const LaunchParams& launch) {
 
 template <typename Arith>
 DEV void execute_launch(const LaunchParams& launch) {
-  load_record(launch, launch.first_block + dev_block());
+  begin_block(launch);
   run_block<Arith>(launch);
   finish_launch(launch);
 }

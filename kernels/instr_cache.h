@@ -11,7 +11,8 @@ struct Range {
   /// If each operand is one run: the end of the range within all operands. Nothing is to be done after it.
   uint64_t end;
   uint32_t whole;
-  uint32_t reserved;
+  /// If so, the lowest 4 bits that are set in the address of any operand.
+  uint32_t low_bits;
 };
 
 /// Loading it changes it between two block syncs; any thread may set `failed`.
@@ -59,20 +60,29 @@ DEV uint32_t& iteration() {
 /// take the registers of data in flight.
 DEV char* head_at(uint32_t slot) { return *const_cast<char* volatile*>(&cache().heads[slot]); }
 
+/// Whether the addresses at byte `at` of all operands, which are one run each, are multiples of `bytes`, a power of two up to 16.
+DEV bool are_aligned(const Range& range, uint64_t at, uint32_t bytes) {
+  return ((range.low_bits | static_cast<uint32_t>(at)) & (bytes - 1)) == 0;
+}
+
 /// Of `len` bytes from byte `at` of operands that are one run each: the number within the range.
 DEV uint64_t len_in(const Range& range, uint64_t at, uint64_t len) {
   const uint64_t room = at < range.end ? range.end - at : 0;
   return len < room ? len : room;
 }
 
-/// The table of scratch: in the cache if it fits.
-DEV const uint64_t* scratch_table(const LaunchParams& launch) {
-  return launch.num_ranks <= kInlineRanks ? cache().scratch : reinterpret_cast<const uint64_t*>(launch.scratch);
+/// An operand that is not resolved yet. The table of scratch is in the cache if it fits: a pointer to either would take registers.
+DEV ResolvedOperand resolved(const LaunchParams& launch, const Operand& operand) {
+  const auto scratch = [&](uint32_t slot) {
+    if (launch.num_ranks <= kInlineRanks) return cache().scratch[slot];
+    return reinterpret_cast<const uint64_t*>(launch.scratch)[slot];
+  };
+  return resolve_operand(launch, operand, scratch, cache().sequence);
 }
 
 /// Operand `number`, of an instruction with more operands than the cache holds.
 DEV ResolvedOperand resolve_uncached(const LaunchParams& launch, uint32_t number) {
-  return resolve_operand(launch, reinterpret_cast<const Operand*>(launch.operands)[number], scratch_table(launch), cache().sequence);
+  return resolved(launch, reinterpret_cast<const Operand*>(launch.operands)[number]);
 }
 
 /// `span_at` for an operand that is not one run, or not in the cache.

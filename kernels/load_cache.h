@@ -18,9 +18,11 @@ DEV uint32_t vectors_of(uint32_t count) {
 DEV const Vec16* vector_at(uint64_t table, uint32_t number) { return reinterpret_cast<const Vec16*>(table) + number; }
 
 /// Copies vectors of tables, which are at `from(number)`, into the cache, `kEach` of a thread at a time. Numbers of vectors: `instrs`,
-/// which follow the `skipped` ones from the block's entry on, `operands`, `ids`, `scratch`. Called by: all threads of the block.
-template <uint32_t kEach, typename From>
-DEV void copy_tables(uint32_t skipped, uint32_t instrs, uint32_t operands, uint32_t ids, uint32_t scratch, const From& from) {
+/// which follow the `skipped` ones from the block's entry on, `operands`, `ids`, `scratch`. `meanwhile()`: what the first thread does
+/// while its first vectors are in flight. Called by: all threads of the block.
+template <uint32_t kEach, typename From, typename Meanwhile>
+DEV void copy_tables(uint32_t skipped, uint32_t instrs, uint32_t operands, uint32_t ids, uint32_t scratch, const From& from,
+                     const Meanwhile& meanwhile) {
   InstrCache& c = cache();
   const uint32_t threads = dev_threads(), count = instrs + operands + ids + scratch;
   DEV_NO_UNROLL
@@ -30,6 +32,7 @@ DEV void copy_tables(uint32_t skipped, uint32_t instrs, uint32_t operands, uint3
     for (uint32_t i = 0; i < kEach; ++i) {
       if (first + i * threads < count) data[i] = load_table(from(first + i * threads));
     }
+    if (first == 0) meanwhile();
 #pragma unroll
     for (uint32_t i = 0; i < kEach; ++i) {
       uint32_t v = first + i * threads;
@@ -49,30 +52,55 @@ DEV uint32_t scratch_vectors(const LaunchParams& launch) { return launch.num_ran
 /// The flag of a launch's packets: 1, 2, …, and 1 again after the largest one.
 DEV uint32_t flag_of(uint64_t sequence) { return static_cast<uint32_t>(sequence % 0xffffffffull) + 1; }
 
-/// Called by: all threads of the block, first. Returns: launches before this one. The cache has the launch's values after the next
-/// sync. A launch after one that aborted fails at once: its signals would be taken for those that are missing.
-DEV uint64_t begin_launch(const LaunchParams& launch, uint32_t block) {
-  const uint64_t sequence = load_relaxed_gpu(reinterpret_cast<const uint64_t*>(launch.launches) + block);
-  iteration() = 0;
-  if (dev_thread() == 0) {
-    InstrCache& c = cache();
-    c.sequence = sequence;
-    c.flag = flag_of(sequence);
-    c.block = block;
-    c.failed = load_relaxed_gpu(&reinterpret_cast<LaunchState*>(launch.state)->abort) != 0;
-  }
-  return sequence;
+/// Called by: the block's first thread. The cache has the launch's values after the next sync. A launch after one that aborted fails at
+/// once: its signals would be taken for those that are missing.
+DEV void begin_launch(const LaunchParams& launch, uint32_t block) {
+  InstrCache& c = cache();
+  const Loaded<uint64_t> sequence = load_relaxed_gpu(reinterpret_cast<const uint64_t*>(launch.launches) + block);
+  const Loaded<uint64_t> aborted = load_relaxed_gpu(&reinterpret_cast<LaunchState*>(launch.state)->abort);
+  c.sequence = sequence;
+  c.flag = flag_of(sequence);
+  c.block = block;
+  c.failed = aborted != 0;
 }
 
 /// Called by: all threads of the block, behind a block sync. Resolves the first `count` operands of the cache.
-DEV void resolve_operands(const LaunchParams& launch, uint64_t sequence, uint32_t count) {
+DEV void resolve_operands(const LaunchParams& launch, uint32_t count) {
   InstrCache& c = cache();
   DEV_NO_UNROLL
   for (uint32_t i = dev_thread(); i < count; i += dev_threads()) {
-    const ResolvedOperand resolved = resolve_operand(launch, c.table_operands[i], scratch_table(launch), sequence);
-    c.operands[i] = resolved;
-    c.heads[i] = resolved.at;
+    const ResolvedOperand operand = resolved(launch, c.table_operands[i]);
+    c.operands[i] = operand;
+    c.heads[i] = operand.at;
   }
+}
+
+DEV uint32_t at_most(uint32_t value, uint32_t most) { return value < most ? value : most; }
+
+/// Copies the record of a block into the cache, with or without its instructions, and resolves its operands. Called by: all threads of the
+/// block, first. Syncs: block, before operands are resolved.
+template <bool kInstrs>
+DEV void load_record(const LaunchParams& launch, uint32_t number) {
+  InstrCache& c = cache();
+  const uint64_t record = launch.records + static_cast<uint64_t>(number) * launch.record_bytes;
+  const uint32_t entry = vectors_of<Block>(1), instrs = vectors_of<Instr>(launch.record_instrs);
+  const uint32_t operands = vectors_of<Operand>(launch.record_operands), ids = vectors_of<Id>(launch.record_ids);
+  const uint32_t scratch = scratch_vectors(launch), first = kInstrs ? entry + instrs : entry, all = first + operands + ids;
+  iteration() = 0;
+  const auto from = [&](uint32_t v) {
+    if (v >= all) return vector_at(launch.scratch, v - all);
+    return vector_at(record, kInstrs || v < entry ? v : v + instrs);
+  };
+  const auto begin = [&] { begin_launch(launch, number); };
+  if (all + scratch <= dev_threads()) copy_tables<1>(0, first, operands, ids, scratch, from, begin);
+  else copy_tables<4>(0, first, operands, ids, scratch, from, begin);
+  dev_sync();
+  pc() = c.own.first;
+  if (dev_thread() == 0) {
+    c.first_operand = c.own.operands;
+    c.first_id = c.own.ids;
+  }
+  resolve_operands(launch, at_most(c.own.operands_end - c.own.operands, kCachedOperands));
 }
 
 }  // namespace mscclpp

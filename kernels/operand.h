@@ -36,9 +36,10 @@ struct Span {
   uint64_t run;
 };
 
-/// The beginning of an operand's buffer: in `LaunchParams.bases`, or in the table if there are more ranks. `scratch`: the table of
-/// scratch.
-DEV char* base_of(const LaunchParams& launch, const Operand& operand, const uint64_t* scratch, uint64_t sequence) {
+/// The beginning of an operand's buffer: in `LaunchParams.bases`, or in the table if there are more ranks. `scratch(slot)`: entry of the
+/// table of scratch.
+template <typename Scratch>
+DEV char* base_of(const LaunchParams& launch, const Operand& operand, const Scratch& scratch, uint64_t sequence) {
   const uint32_t space = static_cast<uint32_t>(operand.space);
   bool even = (sequence & 1) != 0;  // the flag is the sequence number + 1
   if (operand.space <= Space::kOutput) {
@@ -46,7 +47,7 @@ DEV char* base_of(const LaunchParams& launch, const Operand& operand, const uint
     uint64_t base = launch.table ? reinterpret_cast<const uint64_t*>(launch.table)[slot] : launch.bases[slot];
     return reinterpret_cast<char*>(base);
   }
-  uint64_t base = scratch[2 * operand.rank + (space - static_cast<uint32_t>(Space::kScratch))];
+  uint64_t base = scratch(2 * operand.rank + (space - static_cast<uint32_t>(Space::kScratch)));
   uint64_t half = operand.space == Space::kScratch ? launch.half_scratch : launch.half_packets;
   return reinterpret_cast<char*>(base + (even ? half : 0));
 }
@@ -78,7 +79,8 @@ DEV Extent extent_of(const LaunchParams& launch, const Operand& operand) {
 }
 
 /// Called by: any thread.
-DEV ResolvedOperand resolve_operand(const LaunchParams& launch, const Operand& operand, const uint64_t* scratch, uint64_t sequence) {
+template <typename Scratch>
+DEV ResolvedOperand resolve_operand(const LaunchParams& launch, const Operand& operand, const Scratch& scratch, uint64_t sequence) {
   const Extent extent = extent_of(launch, operand);
   ResolvedOperand resolved = {};
   resolved.first = extent.first;

@@ -244,7 +244,7 @@ DEV_CALL void reduce_runs(Runs runs, uint64_t at, uint64_t len) {
   const auto store = [&](uint64_t byte, const Vec16& vec) { store_each(runs, byte, vec); };
   const uint64_t end = at + len;
   uint64_t i = at + 16 * dev_thread();
-  if (runs.are_aligned(at, 16)) {
+  if (are_aligned(cache().ranges[runs.number], at, 16)) {
     if (runs.instr().srcs == 1) i = copy_whole(runs, i, end, store);
     else i = reduce_whole<Arith, kSum>(runs, i, end, store);
   }

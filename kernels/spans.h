@@ -44,14 +44,14 @@ DEV void store_payload(char* at, uint64_t room, const Vec8& payload) {
   else store_part(at, static_cast<uint32_t>(room), payload);
 }
 
-/// Plain to packets: like `copy_spans`.
-DEV_CALL void pack_spans(const LaunchParams& launch, uint32_t src, uint32_t pairs, uint64_t at, uint64_t len) {
+/// Plain to packets: like `copy_spans`; a single source into all destinations.
+DEV_CALL void pack_spans(const LaunchParams& launch, uint32_t src, uint32_t srcs, uint32_t dsts, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
-  for (const uint32_t end = src + pairs; src != end; ++src) {
+  for (uint32_t d = 0; d < dsts; ++d) {
     DEV_NO_UNROLL
     for (uint64_t done = 0; done < len;) {
-      Span from = span_at(launch, src, at + done, len - done);
-      Span to = span_at(launch, src + pairs, at + done, from.run);
+      Span from = span_at(launch, src + (srcs == 1 ? 0 : d), at + done, len - done);
+      Span to = span_at(launch, src + srcs + d, at + done, from.run);
       DEV_NO_UNROLL
       for (uint64_t i = 8 * first_vector(done / 8); i < to.run; i += 8 * dev_threads()) {
         store_packet(to.at + 2 * i, load_payload(from.at + i, from.len > i ? from.len - i : 0), cache().flag);

@@ -2,7 +2,7 @@
 //
 // In a specialized kernel the kinds of operations, their numbers of operands, which of these are packets, and the reduction are
 // constants. So nothing is decoded, and all sources of an operation are in flight at once. What differs between thread blocks of
-// one shape (ranks, chunks, channels) is read from the plan's tables; sizes and addresses are launch parameters, as in the
+// one shape (ranks, chunks, channels, slices) is read from their records; sizes and addresses are launch parameters, as in the
 // interpreter.
 //
 // All operands consist of whole vectors at addresses that are multiples of a vector's size. Launches with other operands use the
@@ -14,42 +14,30 @@ namespace mscclpp {
 
 static_assert(sizeof(Vec16) == kVectorBytes, "the vectors of which the host checks that operands consist");
 
-/// The constants of a thread block: its first instruction, operand and id, its FIFO, its slice of sliced operands, and the number
-/// of the function that executes it.
-struct BlockConstants {
-  uint32_t instr, operand, id, fifo, slice, shape;
-};
-
-/// Called by: all threads of the block, first. Returns: launches before this one.
-DEV uint64_t begin_launch(const LaunchParams& launch, uint32_t block, uint32_t fifo) {
-  const uint64_t sequence = begin_launch(launch, block);
-  if (dev_thread() == 0) cache().own.fifo = fifo;
-  return sequence;
+/// Called by: all threads of the block, first. Syncs: block, at exit.
+DEV void begin_specialized(const LaunchParams& launch) {
+  load_record<false>(launch, launch.first_block + dev_block());
+  dev_sync();
 }
 
-/// Loads the cache with the operands and ids from these numbers on. Called by: all threads of the block. Syncs: block, at exit.
-DEV void load_cache(const LaunchParams& launch, uint64_t sequence, uint32_t operand, uint32_t operands, uint32_t id, uint32_t ids) {
+/// Loads the cache with operands and ids, counted from the block's first ones. Called by: all threads of the block. Syncs: block, at
+/// entry and at exit.
+DEV void load_cache(const LaunchParams& launch, uint32_t operand, uint32_t operands, uint32_t id, uint32_t ids) {
+  dev_sync();
   InstrCache& c = cache();
+  operand += c.own.operands;
+  id += c.own.ids;
+  const auto from = [&](uint32_t v) {
+    return v < operands ? vector_at(launch.operands, operand + v) : vector_at(launch.ids, vectors_of<Id>(1) * id + v - operands);
+  };
+  copy_tables<2>(0, 0, operands, vectors_of<Id>(ids), 0, from, [] {});
+  dev_sync();
   if (dev_thread() == 0) {
     c.first_operand = operand;
     c.first_id = id;
   }
-  const uint32_t id_vectors = vectors_of<Id>(ids);
-  const auto from = [&](uint32_t v) {
-    if (v < operands) return vector_at(launch.operands, operand + v);
-    if (v < operands + id_vectors) return vector_at(launch.ids, vectors_of<Id>(1) * id + v - operands);
-    return vector_at(launch.scratch, v - operands - id_vectors);
-  };
-  copy_tables<8>(0, 0, operands, id_vectors, scratch_vectors(launch), from);
+  resolve_operands(launch, operands);
   dev_sync();
-  resolve_operands(launch, sequence, operands);
-  dev_sync();
-}
-
-/// `load_cache` for a cache that threads may still read. Syncs: block, at entry and at exit.
-DEV void reload_cache(const LaunchParams& launch, uint32_t operand, uint32_t operands, uint32_t id, uint32_t ids) {
-  dev_sync();
-  load_cache(launch, cache().sequence, operand, operands, id, ids);
 }
 
 /// The bytes of its operands that an operation processes.
@@ -57,11 +45,25 @@ struct ByteRange {
   uint64_t at, len;
 };
 
-/// Slice `index` of `of` of `chunks` chunks.
-DEV ByteRange byte_range(const LaunchParams& launch, uint32_t chunks, uint32_t index, uint32_t of) {
+/// Number of an operation whose range is not in the kernel parameters.
+constexpr uint32_t kComputed = ~0u;
+
+/// Whether the kernel parameters have the range of the block's operation `number`.
+DEV bool has_range(const LaunchParams& launch, uint32_t number) { return number != kComputed && launch.has_ranges != 0; }
+
+DEV ParamRange range_of(const LaunchParams& launch, uint32_t number) { return launch.ranges[launch.rows[dev_block()] + number]; }
+
+/// Slice `index` of `of` of `chunks` chunks, of the block's operation `number`.
+DEV ByteRange byte_range(const LaunchParams& launch, uint32_t number, uint32_t chunks, uint32_t index, uint32_t of) {
+  if (has_range(launch, number)) return ByteRange{range_of(launch, number).start, range_of(launch, number).len};
   ByteRange bytes;
   slice_of(launch.unit, chunks * launch.stride, index, of, bytes.at, bytes.len);
   return bytes;
+}
+
+/// The block's slice of `chunks` chunks, of its operation `number`.
+DEV ByteRange own_range(const LaunchParams& launch, uint32_t number, uint32_t chunks) {
+  return byte_range(launch, number, chunks, cache().own.slice_index, cache().own.slice_of);
 }
 
 /// Windows of a loop, and the current iteration.
@@ -71,7 +73,9 @@ struct Pipeline {
   uint32_t iteration;
 };
 
-DEV Pipeline pipeline_of(const LaunchParams& launch, uint32_t chunks, uint64_t unit) {
+/// The loop that is the block's operation `number`.
+DEV Pipeline pipeline_of(const LaunchParams& launch, uint32_t number, uint32_t chunks, uint64_t unit) {
+  if (has_range(launch, number)) return Pipeline{range_of(launch, number).start, range_of(launch, number).len, 0};
   Pipeline pipeline = {round_up(unit, launch.unit), 0, 0};
   pipeline.trips = trips_of(launch.stride, chunks, pipeline.unit);
   return pipeline;
@@ -91,12 +95,14 @@ DEV_CALL void copy_aligned(uint32_t first, ByteRange bytes) {
   }
 }
 
-/// Plain sources into packets.
-template <uint32_t kPairs>
+/// Plain sources into packets, each into those of its destination; a single one into those of all destinations.
+template <uint32_t kSrcs, uint32_t kDsts>
 DEV_CALL void pack_aligned(uint32_t first, ByteRange bytes) {
+  constexpr uint32_t kEach = kSrcs == 1 ? kDsts : 1;
   DEV_NO_UNROLL
-  for (uint32_t i = 0; i < kPairs; ++i) {
-    pack_bytes(head_at(first + kPairs + i) + 2 * bytes.at, head_at(first + i) + bytes.at, bytes.len);
+  for (uint32_t i = 0; i < kSrcs; ++i) {
+    const auto to = [&](uint32_t d) { return head_at(first + kSrcs + i + d) + 2 * bytes.at; };
+    pack_bytes<kEach>(kEach, to, head_at(first + i) + bytes.at, bytes.len);
   }
 }
 

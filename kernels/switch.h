@@ -90,7 +90,7 @@ DEV void reduce_plain(const LaunchParams& launch, const Instr& instr, const Rang
   const Runs runs = runs_of(instr);
   if (!range.whole) return reduce_elements<Arith>(launch, runs, at, len);
   len = len_in(range, at, len);
-  if (instr.opcode == Opcode::kSwitch && runs.are_aligned(at, 16)) {
+  if (instr.opcode == Opcode::kSwitch && are_aligned(range, at, 16)) {
     const auto address = [&](uint32_t group, uint32_t slot) {
       return multicast_address(launch, group, head_at(slot), static_cast<Space>(cache().operands[slot].space_number));
     };

@@ -12,7 +12,7 @@ struct alignas(8) Vec8 {
 
 #ifndef DEV_SIM
 
-/// What `load_table` returns. In the simulator, which logs its conversion to a `T`, that is another type.
+/// What `load_table` and relaxed loads of words return. In the simulator, which logs its conversion to a `T`, that is another type.
 template <typename T>
 using Loaded = T;
 

@@ -11,7 +11,6 @@
 #define DEV_NO_UNROLL
 #define KERNEL(threads) static void
 #define KERNEL_PARAM const
-#define DEV_TABLE static const
 
 /// Variables of a block's shared memory that are found at once.
 constexpr uint32_t kSimShared = 4;

@@ -100,7 +100,7 @@ DEV void run_stamped_block(const TimelineParams& params) {
 constexpr uint32_t kThreads = sizeof(MSCCLPP_A) > sizeof(MSCCLPP_T) ? mscclpp::kMaxThreadsWide : mscclpp::kMaxThreads;
 
 KERNEL(kThreads) mscclpp_execute_stamped(KERNEL_PARAM TimelineParams params) {
-  mscclpp::load_record(params.launch, params.launch.first_block + dev_block());
+  mscclpp::begin_block(params.launch);
   run_stamped_block<mscclpp::Arithmetic<MSCCLPP_T, MSCCLPP_A>>(params);
   mscclpp::finish_launch(params.launch);
 }

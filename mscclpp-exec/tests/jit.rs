@@ -130,7 +130,7 @@ fn specialized_plans_compile() -> Result<(), Failed> {
             let message = Message::new(dtype, 8 << 10).accumulate(accumulate).any_size();
             let source = match specialized_source(&plan, message) {
                 Err(NotSpecialized::TooLarge { .. }) => continue,
-                source => source?,
+                source => source?.0,
             };
             for (turn, device) in DEVICES.into_iter().enumerate() {
                 let is_sampled = (turn + at + number + SAMPLE).is_multiple_of(DEVICES.len());
@@ -152,7 +152,7 @@ fn specialized_switches_compile() -> Result<(), Failed> {
     let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(8, 8), &algorithm.arguments([])?)?);
     for (dtype, accumulate) in TYPES {
         let message = Message::new(dtype, 8 << 10).accumulate(accumulate).any_size();
-        let source = specialized_source(&plan, message)?;
+        let (source, _) = specialized_source(&plan, message)?;
         let (before, call) = source.text().split_once("  reduce_aligned<").ok_or("a reduction")?;
         let text = format!("{before}  reduce_by_switch_aligned<{}", call.replacen(">(", ">(launch, ", 1));
         let name = format!("by switch, {dtype} in {accumulate}");

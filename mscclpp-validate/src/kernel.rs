@@ -7,55 +7,51 @@
 use super::ValidationError;
 use mscclpp_base::interpret::program::Instr;
 use mscclpp_base::interpret::{Block, Opcode, ResolvedPlan, Space, Transfer};
-use mscclpp_exec::cuda::abi::{CACHED_IDS, CACHED_OPERANDS, FLAG_RELAXED};
+use mscclpp_exec::cuda::abi::{CACHED_IDS, CACHED_INSTRS, CACHED_OPERANDS, FLAG_RELAXED};
 
 /// Contents of the cache: first and number of operands, first and number of ids.
 type Cached = Option<[u32; 4]>;
 
-/// Compares a kernel's source with the resolved plan. `reduce`: the name of the reduction that replaces sums.
+/// Compares a kernel's source with the resolved plan. `shapes`: by thread block, the function that executes it. `reduce`: the
+/// name of the reduction that replaces sums.
 ///
 /// # Errors
 /// [`ValidationError::Changed`].
-pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>) -> Result<(), ValidationError> {
+pub(super) fn compare(
+    program: &ResolvedPlan,
+    source: &str,
+    shapes: &[u32],
+    reduce: Option<&str>,
+) -> Result<(), ValidationError> {
     let wrong = |what: &str| ValidationError::changed("the specialized kernel", what);
-    let (shapes, table) =
-        source.split_once("DEV_TABLE BlockConstants kBlocks[] = {\n").ok_or_else(|| wrong("has no thread blocks"))?;
-    let (table, _) = table.split_once("};").ok_or_else(|| wrong("has no end of thread blocks"))?;
-    let rows: Vec<Vec<u32>> = table.lines().map(numbers).collect();
-    if rows.len() != program.agents.len() {
+    if shapes.len() != program.agents.len() {
         return Err(wrong("has another number of thread blocks"));
     }
-    for (code, row) in program.agents.iter().zip(&rows) {
-        let first =
-            program.instrs.get(code.start as usize).ok_or_else(|| wrong("has a thread block without operations"))?;
-        let fifo = program.proxies.iter().filter(|&&rank| rank < code.rank).count() as u32;
-        let &[instr, operand, id, queue, slice, shape] = &row[..] else {
-            return Err(wrong("has a block with other values"));
-        };
-        let mut own = program.instrs[code.start as usize..code.end as usize].iter().filter(|instr| instr.slice.1 > 1);
-        let part = own.next().map_or(0, |instr| instr.slice.0);
-        if (instr, operand, id, queue, slice) != (code.start, first.operands, first.first_id, fifo, part) {
-            return Err(wrong(&format!(
-                "starts rank {} / thread block {} at another instruction",
-                code.rank, code.block
-            )));
-        }
-        let begin = format!(
-            "DEV void shape_{shape}(const LaunchParams& launch, const BlockConstants& block, uint64_t sequence) {{\n"
-        );
-        let body = shapes.split_once(&begin).and_then(|(_, rest)| rest.split_once("\n}\n")).map(|(body, _)| body);
-        let body = body.ok_or_else(|| wrong("lacks a function"))?;
+    for (code, shape) in program.agents.iter().zip(shapes) {
+        let instrs = &program.instrs[code.start as usize..code.end as usize];
+        let first = instrs.first().ok_or_else(|| wrong("has a thread block without operations"))?;
+        let call = format!("    case {shape}: mscclpp::shape_{shape}(launch); break;\n");
+        let begin = format!("DEV void shape_{shape}(const LaunchParams& launch) {{\n");
+        let body = source.split_once(&begin).and_then(|(_, rest)| body_of_function(rest));
+        let body = body.filter(|_| source.contains(&call)).ok_or_else(|| wrong("lacks a function"))?;
         let lines: Vec<&str> = body.lines().map(str::trim).collect();
+        let base = [first.operands + program.repeated_srcs(first), first.first_id];
+        let ends =
+            |instr: &Instr| (instr.operands + instr.srcs + instr.dsts - base[0], instr.first_id + instr.ids - base[1]);
+        // The record of a thread block, which is loaded first, has as many operands and ids as the cache.
+        let (operands, ids) = instrs.last().map_or((0, 0), ends);
+        let fits = |instr: &&Instr| ends(instr).0 <= CACHED_OPERANDS && ends(instr).1 <= CACHED_IDS;
         let mut reader = Reader {
             program,
             code,
             reduce,
-            slice,
+            slice: instrs.iter().map(|instr| instr.slice).find(|&(_, of)| of > 1),
             at: code.start,
             pc: None,
-            cached: None,
+            cached: Some([base[0], operands.min(CACHED_OPERANDS), base[1], ids.min(CACHED_IDS)]),
+            given: instrs.iter().take(CACHED_INSTRS as usize).take_while(fits).count() as u32,
             header: None,
-            base: [operand, id],
+            base,
         };
         reader.read(&lines).map_err(|what| {
             ValidationError::changed(
@@ -67,16 +63,23 @@ pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>
     Ok(())
 }
 
+/// Returns the body of the function at whose beginning a text is.
+fn body_of_function(text: &str) -> Option<&str> {
+    if text.starts_with("}\n") { Some("") } else { text.split_once("\n}\n").map(|(body, _)| body) }
+}
+
 struct Reader<'p> {
     program: &'p ResolvedPlan,
     code: &'p Block,
     reduce: Option<&'p str>,
-    /// The block's slice, where operations name none themselves.
-    slice: u32,
+    /// The block's slice, where operations name none themselves: index and number of slices.
+    slice: Option<(u32, u32)>,
     /// The next instruction.
     at: u32,
     pc: Option<u32>,
     cached: Cached,
+    /// Number of the first instructions whose ranges may be in the kernel parameters.
+    given: u32,
     /// The current loop.
     header: Option<u32>,
     /// The block's first operand and id.
@@ -104,7 +107,8 @@ impl Reader<'_> {
         let header = self.at;
         let instr = self.next(|action| action == Opcode::Loop)?;
         let name = format!("loop_{}", header - self.code.start);
-        let expected = format!("{} = pipeline_of(launch, {}, {}ull);", &name[5..], instr.count, instr.unit);
+        let number = self.number(header);
+        let expected = format!("{} = pipeline_of(launch, {number}, {}, {}ull);", &name[5..], instr.count, instr.unit);
         let begin = [
             "DEV_NO_UNROLL".to_owned(),
             format!("for (; {name}.iteration < {name}.trips; ++{name}.iteration) {{"),
@@ -170,20 +174,8 @@ impl Reader<'_> {
         let call = line.split_once('(').map_or(line, |(name, _)| name);
         let name = call.split_once('<').map_or(call, |(name, _)| name);
         match (name, &found[..]) {
-            ("load_cache" | "reload_cache", &[operand, operands, id, ids]) => {
-                let is_first = name == "load_cache";
-                if is_first != (self.cached.is_none() && self.at == self.code.start) && is_first {
-                    return Err("the cache is initialized twice".into());
-                }
-                let written = match is_first {
-                    true => format!(
-                        "load_cache(launch, sequence, block.operand + {operand}, {operands}, block.id + {id}, {ids});"
-                    ),
-                    false => {
-                        format!("reload_cache(launch, block.operand + {operand}, {operands}, block.id + {id}, {ids});")
-                    }
-                };
-                if line != written {
+            ("load_cache", &[operand, operands, id, ids]) => {
+                if line != format!("load_cache(launch, {operand}, {operands}, {id}, {ids});") {
                     return Err("the cache is loaded from another address".into());
                 }
                 if operands > CACHED_OPERANDS || ids > CACHED_IDS {
@@ -192,7 +184,7 @@ impl Reader<'_> {
                 self.cached = Some([self.base[0] + operand, operands, self.base[1] + id, ids]);
                 return Ok(());
             }
-            ("pc", &[at]) if line == format!("pc() = block.instr + {at};") => {
+            ("pc", &[at]) if line == format!("pc() = cache().own.first + {at};") => {
                 self.pc = Some(self.code.start + at);
                 return Ok(());
             }
@@ -225,29 +217,36 @@ impl Reader<'_> {
         if self.data(&instr)? == line { Ok(instr) } else { Err("a transfer differs".into()) }
     }
 
+    /// Returns how a statement names an instruction whose range may be in the kernel parameters.
+    fn number(&self, at: u32) -> String {
+        let number = at - self.code.start;
+        if number < self.given { number.to_string() } else { "kComputed".into() }
+    }
+
     /// Returns the statement of an operation on data.
     fn data(&self, instr: &Instr) -> Result<String, String> {
-        // Of equal sources of a copy, only the last one is loaded.
+        // Of equal sources of a copy or pack, only the last one is loaded.
         let repeated = self.program.repeated_srcs(instr);
         let (srcs, dsts) = (&self.program.srcs(instr)[repeated as usize..], self.program.dsts(instr));
         let [first, count, ..] = self.cached.ok_or("the cache is empty")?;
         let needed = srcs.len() as u32 + dsts.len() as u32;
         let index = (instr.operands + repeated).checked_sub(first).filter(|index| index + needed <= count);
         let index = index.ok_or("the cache lacks an operand")?;
-        let range = |slice: String| {
-            let size = srcs.first().map_or(0, |src| src.size);
-            let range = format!("byte_range(launch, {size}, {slice})");
-            self.header.map_or(range.clone(), |header| format!("clipped({range}, loop_{})", header - self.code.start))
-        };
-        let own = self.program.instrs[self.code.start as usize..self.code.end as usize].iter();
-        let mut slices = own.filter(|instr| instr.slice.1 > 1).map(|instr| instr.slice.0);
+        let at = self.at - 1;
+        let (number, size) = (self.number(at), srcs.first().map_or(0, |src| src.size));
+        let mut slices =
+            self.program.instrs[self.code.start as usize..self.code.end as usize].iter().map(|instr| instr.slice);
         let range = match instr.slice {
-            (_, 0 | 1) => range("0, 1".into()),
+            (_, 0 | 1) => format!("byte_range(launch, {number}, {size}, 0, 1)"),
             // Where all operations have the block's slice, they do not name it.
-            (index, of) if slices.all(|other| other == index) && index == self.slice => {
-                range(format!("block.slice, {of}"))
+            own if slices.all(|other| other.1 <= 1 || other == own) && Some(own) == self.slice => {
+                format!("own_range(launch, {number}, {size})")
             }
-            (index, of) => range(format!("{index}, {of}")),
+            (index, of) => format!("byte_range(launch, {number}, {size}, {index}, {of})"),
+        };
+        let range = match self.header {
+            Some(header) => format!("clipped({range}, loop_{})", header - self.code.start),
+            None => range,
         };
         let is_packet = |space: Space| space == Space::Packets;
         let packets = [srcs, dsts]
@@ -258,7 +257,7 @@ impl Reader<'_> {
         let call = match instr.action {
             Opcode::Transfer(Transfer::Copy) if repeated > 0 => format!("reduce_aligned<{combined}>("),
             Opcode::Transfer(Transfer::Copy) => format!("copy_aligned<{from}>("),
-            Opcode::Transfer(Transfer::Pack) => format!("pack_aligned<{from}>("),
+            Opcode::Transfer(Transfer::Pack) => format!("pack_aligned<{from}, {to}>("),
             Opcode::Transfer(Transfer::Unpack) => format!("unpack_aligned<{from}>(launch, "),
             Opcode::Transfer(Transfer::Forward) => format!("forward_aligned<{to}>(launch, "),
             Opcode::Port { .. } => "port_aligned<false>(launch, ".to_owned(),

@@ -179,8 +179,8 @@ pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), Validati
         Reductions::Generic => Some(message.op.unwrap_or_default()).map(|op| format!("{op:?}")),
         _ => None,
     };
-    let source = specialized_source(&image, message)?;
-    kernel::compare(&program, source.text(), reduce.as_deref())
+    let (source, shapes) = specialized_source(&image, message)?;
+    kernel::compare(&program, source.text(), &shapes, reduce.as_deref())
 }
 
 /// Returns the output of the pass.

@@ -49,7 +49,8 @@ fn tables_are_read_in_one_round_trip() -> Result<(), Failed> {
 /// Returns the longest prologue of all thread blocks of a plan, in the interpreter and in its specialized kernel.
 fn prologues(name: &str, ranks: u32, node: u32) -> Result<[Prologue; 2], Failed> {
     let log: &'static AccessLog = Box::leak(Box::default());
-    let options = Options { accesses: Some(log), ..Options::default() };
+    // As many threads as load a record at once.
+    let options = Options { threads: 64, accesses: Some(log), ..Options::default() };
     let device = Device::with_cache(simulator(options)?, Cache::at(CACHE));
     let algorithm = mscclpp_algorithms::find(name).ok_or("no such algorithm")?;
     let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, node), &algorithm.arguments([])?)?);
@@ -75,7 +76,7 @@ fn prologues(name: &str, ranks: u32, node: u32) -> Result<[Prologue; 2], Failed>
 /// logged.
 fn longest(log: &[Access]) -> Option<Prologue> {
     let mut threads: BTreeMap<(u32, u32), Vec<AccessKind>> = BTreeMap::new();
-    for access in log.iter().filter(|access| access.kind != AccessKind::RelaxedLoad) {
+    for access in log {
         threads.entry((access.block, access.thread)).or_default().push(access.kind);
     }
     let mut blocks: BTreeMap<u32, Prologue> = BTreeMap::new();
@@ -86,7 +87,9 @@ fn longest(log: &[Access]) -> Option<Prologue> {
         let mut may_depend = true;
         for kind in &kinds[..last] {
             match kind {
-                AccessKind::TableLoad => prologue.round_trips += u32::from(std::mem::take(&mut may_depend)),
+                AccessKind::TableLoad | AccessKind::RelaxedLoad => {
+                    prologue.round_trips += u32::from(std::mem::take(&mut may_depend));
+                }
                 AccessKind::BlockSync => {
                     prologue.block_syncs += 1;
                     may_depend = true;
@@ -104,5 +107,6 @@ fn longest(log: &[Access]) -> Option<Prologue> {
 }
 
 fn is_of_prologue(kind: AccessKind) -> bool {
-    matches!(kind, AccessKind::TableLoad | AccessKind::Use | AccessKind::BlockSync)
+    use AccessKind::{BlockSync, RelaxedLoad, TableLoad, Use};
+    matches!(kind, TableLoad | RelaxedLoad | Use | BlockSync)
 }

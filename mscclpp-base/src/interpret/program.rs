@@ -188,12 +188,13 @@ pub struct Barrier {
 }
 
 impl ResolvedPlan {
-    /// Returns the number of an operation's sources before the last one if it copies one source to several destinations,
-    /// and all of its sources are therefore equal; otherwise 0.
+    /// Returns the number of an operation's sources before the last one if it copies or packs one source to several
+    /// destinations, and all of its sources are therefore equal; otherwise 0.
     pub fn repeated_srcs(&self, instr: &Instr) -> u32 {
         match self.srcs(instr) {
             [first, others @ ..]
-                if instr.action == Opcode::Transfer(Transfer::Copy) && others.iter().all(|other| other == first) =>
+                if matches!(instr.action, Opcode::Transfer(Transfer::Copy | Transfer::Pack))
+                    && others.iter().all(|other| other == first) =>
             {
                 others.len() as u32
             }

@@ -56,6 +56,7 @@ mod peer_window;
 mod plan_state;
 mod prepared_plan;
 mod proxy;
+mod ranges;
 mod records;
 mod registered;
 mod report;

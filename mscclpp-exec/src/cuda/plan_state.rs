@@ -17,6 +17,7 @@ use super::memory::{DeviceMemory, MappedMemory, Storage};
 use super::nodes::{Ends, Markers, NodeConnections, Traffic};
 use super::packet_areas::PacketAreas;
 use super::proxy::{Failure, Proxies};
+use super::ranges;
 use super::records::Records;
 use super::specialize::SpecializedKernels;
 use super::switch::{Groups, MulticastBuffer, Multicasts, SwitchPath};
@@ -24,7 +25,7 @@ use super::tables::{Counters, Tables};
 use super::uses::Unused;
 use mscclpp_base::error::{Error, LaunchAborted, Stall};
 use mscclpp_base::interpret::check_nodes;
-use mscclpp_base::interpret::{ResolvedPlan, Space};
+use mscclpp_base::interpret::{Params, ResolvedPlan, Space};
 use mscclpp_base::passes::insert_launch_barriers::{
     LaunchBarriers, Placement, insert_launch_barriers, needed_barriers,
 };
@@ -115,6 +116,7 @@ pub(super) struct DevicePlanState {
     /// The device's thread blocks, by their numbers in the resolved plan, ascending.
     pub(super) numbers: Vec<u32>,
     counters: Storage,
+    blocks: Vec<abi::Block>,
     records: Records,
     /// Number of launches that each thread block has finished.
     launches: DeviceMemory,
@@ -186,7 +188,7 @@ impl PlanState {
                 DevicePlanState::new(
                     device,
                     &program,
-                    (&tables, &instrs),
+                    (&tables, &instrs, &groups),
                     &counters,
                     (memory, &counters_of),
                     &flags,
@@ -493,7 +495,7 @@ impl DevicePlanState {
     fn new(
         device: &Device,
         program: &ResolvedPlan,
-        (tables, instrs): (&Tables, &[abi::Instr]),
+        (tables, instrs, groups): (&Tables, &[abi::Instr], &Groups),
         counters: &Counters,
         (memory, of): (Storage, &[u64]),
         flags: &Arc<MappedMemory>,
@@ -505,7 +507,8 @@ impl DevicePlanState {
         let numbers: Vec<u32> = agents.map(|(number, _)| number).collect();
         let queues: Vec<u32> = program.proxies.iter().copied().filter(|&rank| is_here(rank)).collect();
         let ids = tables.ids(program, counters, &numbers, memory.address(), |rank| of[rank as usize]);
-        let blocks = Tables::blocks(program, &numbers, &queues);
+        let mut blocks = Tables::blocks(program, &numbers, &queues);
+        let specialized = SpecializedKernels::new(program, groups, &mut blocks);
         let wires = match ways {
             Some(NodeLinks { group, peers, markers }) => {
                 let regions =
@@ -530,15 +533,17 @@ impl DevicePlanState {
                 0 => None,
                 count => Some(Proxies::new(device, count, flags, wires)?),
             },
-            specialized: SpecializedKernels::new(blocks),
+            specialized,
+            blocks,
             counters: memory,
             numbers,
             device: device.clone(),
         })
     }
 
-    /// Sets the kernel parameters that are the same for all launches of the plan.
-    pub(super) fn fill(&self, context: &PlanState, launch: &mut abi::LaunchParams) {
+    /// Sets the kernel parameters that are the same for all launches of the plan with a message.
+    pub(super) fn fill(&self, context: &PlanState, params: &Params, launch: &mut abi::LaunchParams) {
+        ranges::fill(&context.program, params, &self.blocks, launch);
         self.records.fill(launch);
         launch.launches = self.launches.address();
         launch.packets = self.packets.address();

@@ -2,7 +2,7 @@
 //! once.
 
 use super::abi;
-use mscclpp_base::interpret::program::{Instr, Opcode, ResolvedPlan, Space, UNPAIRED};
+use mscclpp_base::interpret::program::{Instr, Opcode, ResolvedPlan, Space, Transfer, UNPAIRED};
 
 /// Bytes from one counter to the next, so that signals of different channels never share a sector.
 const SPACING: u64 = 64;
@@ -91,6 +91,8 @@ impl Tables {
             let code = &program.agents[number as usize];
             let first = &program.instrs[code.start as usize];
             let last = &program.instrs[code.end as usize - 1];
+            let mut slices = program.instrs[code.start as usize..code.end as usize].iter().map(|instr| instr.slice);
+            let (slice_index, slice_of) = slices.find(|&(_, of)| of > 1).unwrap_or((0, 1));
             abi::Block {
                 rank: code.rank,
                 block: code.block,
@@ -101,7 +103,9 @@ impl Tables {
                 ids: first.first_id,
                 ids_end: last.first_id + last.ids,
                 fifo: queues.partition_point(|&rank| rank < code.rank) as u32,
-                reserved: [0; 3],
+                shape: 0,
+                slice_index,
+                slice_of,
             }
         });
         blocks.collect()
@@ -169,7 +173,7 @@ fn instrs(program: &ResolvedPlan) -> Vec<abi::Instr> {
 
 /// Returns the number of operations, from the first one on, of which the instruction cache holds all operands and ids;
 /// at least 1.
-fn cached(instrs: &[abi::Instr]) -> u32 {
+pub(super) fn cached(instrs: &[abi::Instr]) -> u32 {
     let (operand, id) = (instrs[0].operands, instrs[0].first_id);
     let fits = |instr: &&abi::Instr| {
         instr.operands + instr.srcs + instr.dsts - operand <= abi::CACHED_OPERANDS
@@ -179,10 +183,12 @@ fn cached(instrs: &[abi::Instr]) -> u32 {
 }
 
 /// Returns an operation as the device reads it, without the loop that contains it. A copy of one source to several
-/// destinations is a reduction of that source alone, which is loaded once and stored unchanged.
+/// destinations is a reduction of that source alone, which is loaded once and stored unchanged; packs of one source have it
+/// once.
 pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
     let repeated = program.repeated_srcs(instr);
-    let opcode = if repeated > 0 { abi::Opcode::REDUCE } else { abi::Opcode(instr.action.on_device()) };
+    let is_copy = instr.action == Opcode::Transfer(Transfer::Copy);
+    let opcode = if repeated > 0 && is_copy { abi::Opcode::REDUCE } else { abi::Opcode(instr.action.on_device()) };
     let flag = |set: bool, flag| if set { flag } else { 0 };
     let flags = match instr.action {
         Opcode::Port { signal, flush } => flag(signal, abi::FLAG_THEN_SIGNAL) | flag(flush, abi::FLAG_THEN_FLUSH),
@@ -191,6 +197,8 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
     };
     let mut operands = program.srcs(instr).iter().chain(program.dsts(instr));
     let packets = operands.any(|operand| operand.space == Space::Packets);
+    let first_srcs = (0..32).zip(&program.srcs(instr)[repeated as usize..]);
+    let packet_srcs = first_srcs.fold(0, |mask, (at, src)| mask | u32::from(src.space == Space::Packets) << at);
     abi::Instr {
         opcode,
         reduce: instr.reduce.into(),
@@ -204,7 +212,7 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
         ids: instr.ids,
         slice_index: instr.slice.0,
         slice_of: instr.slice.1,
-        count: instr.count,
+        count: if opcode == abi::Opcode::REDUCE { packet_srcs } else { instr.count },
         body: instr.body,
         size: program.srcs(instr).first().map_or(0, |src| src.size),
         unit: instr.unit,

@@ -37,6 +37,10 @@ mscclpp_core::device_opcodes! { abi! {
         /// Number of ranks whose buffers fit into the kernel parameters.
         INLINE_RANKS: u32 = 32;
 
+        /// Number of ranges in the kernel parameters, and of thread blocks whose ranges may be there.
+        PARAM_RANGES: u32 = 48;
+        PARAM_ROWS: u32 = 256;
+
         /// Maximum number of multicast groups of a device.
         MAX_GROUPS: u32 = 4;
 
@@ -103,7 +107,11 @@ mscclpp_core::device_opcodes! { abi! {
             ids_end: u32,
             /// Index of its rank's FIFO.
             fifo: u32,
-            reserved: [u32; 3],
+            /// For specialized kernels: number of the function that executes it, and its slice of operands of which all thread
+            /// blocks of its shape process a slice: index and number of slices.
+            shape: u32,
+            slice_index: u32,
+            slice_of: u32,
         }
 
         /// One instruction.
@@ -124,7 +132,7 @@ mscclpp_core::device_opcodes! { abi! {
             /// Slice of every operand: index and number of slices.
             slice_index: u32,
             slice_of: u32,
-            /// Thread blocks of a barrier; chunks of a loop.
+            /// Thread blocks of a barrier; chunks of a loop; of a reduction, a bit for each of its first 32 sources that is packets.
             count: u32,
             /// Instructions of a loop's body.
             body: u32,
@@ -168,6 +176,19 @@ mscclpp_core::device_opcodes! { abi! {
             len: u64,
             part: u64,
             padded: u64,
+        }
+
+        /// The bytes that an instruction processes, before an iteration of a loop clips them; of a loop's header, the bytes of a window and
+        /// the number of iterations.
+        ParamRange (16, 4) {
+            start: u32,
+            len: u32,
+            /// If each operand is one run: the end of the range within all operands. Nothing is to be done after it.
+            end: u32,
+            /// Whether each operand is one run.
+            whole: u16,
+            /// If so, the lowest 4 bits that are set in the distance of any operand from the beginning of its buffer.
+            low_bits: u16,
         }
 
         /// State that a launch leaves for the next one, in device memory.
@@ -230,7 +251,7 @@ mscclpp_core::device_opcodes! { abi! {
         }
 
         /// Kernel parameters: a plan bound to sizes and buffers.
-        LaunchParams (832, 8) {
+        LaunchParams (1864, 8) {
             /// Address of a record for each thread block, of `record_bytes` each: its `Block`, then as many of its first
             /// instructions, operands and ids as all records have room for.
             records: u64,
@@ -283,12 +304,18 @@ mscclpp_core::device_opcodes! { abi! {
             reduce: u32,
             /// Not 0: switches may reduce floats.
             floats_by_switch: u32,
-            reserved: u32,
+            /// Not 0: the host has computed the ranges of the instructions that thread blocks have in the cache first.
+            has_ranges: u32,
             /// For each multicast group of the device, the distances from the input and from the output of the first member that
             /// operations name to the multicast address of the same bytes; 0: there is none.
             multicast: [u64; 2 * MAX_GROUPS as usize],
             /// Addresses of input and output of every rank.
             bases: [u64; 2 * INLINE_RANKS as usize],
+            /// The lowest 4 bits that are set in any of these addresses.
+            low_bits: u64,
+            /// Ranges of instructions, and for each thread block the number of its first one.
+            ranges: [ParamRange; PARAM_RANGES as usize],
+            rows: [u8; PARAM_ROWS as usize],
         }
     }
 } }

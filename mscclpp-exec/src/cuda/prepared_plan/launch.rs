@@ -126,8 +126,9 @@ impl PreparedPlan {
                 part.launch.table = table.address();
             }
         }
-        let even = self.bases.iter().all(|base| base.is_multiple_of(VECTOR));
-        self.enqueue(even, stream)
+        let low_bits = self.bases.iter().fold(0, |all, base| all | base) % VECTOR;
+        self.parts.iter_mut().for_each(|part| part.launch.low_bits = low_bits);
+        self.enqueue(low_bits == 0, stream)
     }
 
     /// Enqueues the kernels of a launch; `even`: whether specialized kernels support these buffers.

@@ -84,12 +84,12 @@ fn specialized(
     if !prepare.specialize {
         return Err(NotSpecialized::NotRequested);
     }
-    let (program, groups) = (&context.program, &context.groups);
+    let program = &context.program;
     let threads = threads_of(program, message.dtype, message.accumulate);
     let of_part = |part: &plan_state::DevicePlanState| {
         let kernel = match prepare.only_compiled {
-            true => part.specialized.compiled_kernel(&part.device, program, groups, constants)?,
-            false => part.specialized.kernel(&part.device, program, groups, constants)?,
+            true => part.specialized.compiled_kernel(&part.device, program, constants)?,
+            false => part.specialized.kernel(&part.device, program, constants)?,
         };
         match check_co_resident(world, program, part, kernel.handle, threads) {
             Ok(()) => Ok(kernel.handle),
@@ -160,7 +160,7 @@ impl PreparedPlan {
         let (mut parts, ranks) = (Vec::with_capacity(kernels.len()), world.ranks);
         for (at, ((&number, part), kernels)) in world.numbers.iter().zip(&context.parts).zip(kernels).enumerate() {
             let mut launch = launch;
-            part.fill(&context, &mut launch);
+            part.fill(&context, &params, &mut launch);
             launch.scratch = context.scratch_table(at);
             let written = written.as_ref().ok().filter(|_| even).map(|written| written[at]);
             let is_divided = |rank: u32| params.divide.is_some() && params.result(program, rank).is_some();

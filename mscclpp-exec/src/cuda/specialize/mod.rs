@@ -98,8 +98,8 @@ pub enum NotSpecialized {
 
 /// Specialized kernels for one device's part of a plan, or why there are none.
 pub(super) struct SpecializedKernels {
-    /// The device's thread blocks.
-    agents: Vec<abi::Block>,
+    /// Of the device's thread blocks.
+    shapes: Result<Shapes, NotSpecialized>,
     /// Few, so that a list suffices.
     kernels: Mutex<Vec<(Constants, State)>>,
 }
@@ -134,8 +134,14 @@ impl Constants {
 }
 
 impl SpecializedKernels {
-    pub(super) fn new(agents: Vec<abi::Block>) -> Self {
-        Self { agents, kernels: Mutex::default() }
+    /// Finds the shapes of a device's thread blocks, and stores them in these.
+    pub(super) fn new(program: &ResolvedPlan, groups: &Groups, blocks: &mut [abi::Block]) -> Self {
+        let switched = [false, true].map(|combines| groups.useful(combines));
+        let shapes = Shapes::new(program, blocks, &switched, MAX_OPERATIONS);
+        for (block, &shape) in blocks.iter_mut().zip(shapes.iter().flat_map(|shapes| &shapes.blocks)) {
+            block.shape = shape;
+        }
+        Self { shapes, kernels: Mutex::default() }
     }
 
     /// Returns the kernel for a type and reduction; the first call compiles it, unless that was done in the background.
@@ -143,7 +149,6 @@ impl SpecializedKernels {
         &self,
         device: &Device,
         program: &ResolvedPlan,
-        groups: &Groups,
         constants: Constants,
     ) -> Result<Function, NotSpecialized> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +162,7 @@ impl SpecializedKernels {
                 None => device.module(compilation.source()),
             }
             .map_err(failed),
-            None => self.source(device, program, groups, constants).and_then(|of| device.module(&of).map_err(failed)),
+            None => self.source(device, constants).and_then(|of| device.module(&of).map_err(failed)),
         };
         let kernel = module.and_then(|module| module.function(write::KERNEL).map_err(failed));
         note(program, &kernel);
@@ -183,7 +188,6 @@ impl SpecializedKernels {
         &self,
         device: &Device,
         program: &ResolvedPlan,
-        groups: &Groups,
         constants: Constants,
     ) -> Result<Function, NotSpecialized> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,7 +198,7 @@ impl SpecializedKernels {
             }
             Some(_) => {}
             None => {
-                let source = self.source(device, program, groups, constants);
+                let source = self.source(device, constants);
                 note(program, &source);
                 let compilation = source.map(|source| device.compile_later(source));
                 let is_compiled = compilation.as_ref().map(|compilation| compilation.image().is_some());
@@ -211,19 +215,13 @@ impl SpecializedKernels {
             }
         }
         drop(kernels);
-        self.kernel(device, program, groups, constants)
+        self.kernel(device, program, constants)
     }
 
-    fn source(
-        &self,
-        device: &Device,
-        program: &ResolvedPlan,
-        groups: &Groups,
-        constants: Constants,
-    ) -> Result<Source, NotSpecialized> {
+    fn source(&self, device: &Device, constants: Constants) -> Result<Source, NotSpecialized> {
         // Checked first, since it is cheap.
         device.compiler().map_err(failed)?;
-        source(program, &self.agents, &groups.useful(constants.combines), constants)
+        source(self.shapes.as_ref().map_err(Clone::clone)?, constants)
     }
 }
 
@@ -245,29 +243,24 @@ fn note<T>(program: &ResolvedPlan, kernel: &Result<T, NotSpecialized>) {
 }
 
 /// Returns the source of a plan's kernel for a message's type and reduction, as
-/// [`PrepareOptions::specialize`](super::PrepareOptions::specialize) compiles it for an executor on one device.
+/// [`PrepareOptions::specialize`](super::PrepareOptions::specialize) compiles it for an executor on one device, and for
+/// each thread block the number of the function that executes it.
 ///
 /// # Errors
 /// [`NotSpecialized::TooLarge`]; [`NotSpecialized::Failed`] if the plan cannot be prepared.
-pub fn specialized_source(plan: &Plan, message: Message) -> Result<Source, NotSpecialized> {
-    let failed = |error| NotSpecialized::Failed(Box::new(error));
+pub fn specialized_source(plan: &Plan, message: Message) -> Result<(Source, Vec<u32>), NotSpecialized> {
     let program = resolve(plan).map_err(failed)?;
     let params = Params::new(&program, message, u64::MAX, u64::MAX).map_err(failed)?;
     let numbers: Vec<u32> = (0..program.agents.len() as u32).collect();
-    let agents = Tables::blocks(&program, &numbers, &program.proxies);
-    let switched = vec![false; program.instrs.len()];
-    source(&program, &agents, &switched, Constants::new(&program, &params, false))
+    let blocks = Tables::blocks(&program, &numbers, &program.proxies);
+    let switched = [(); 2].map(|()| vec![false; program.instrs.len()]);
+    let shapes = Shapes::new(&program, &blocks, &switched, MAX_OPERATIONS)?;
+    Ok((source(&shapes, Constants::new(&program, &params, false))?, shapes.blocks))
 }
 
-/// Generates the source. `agents`: thread blocks. `switched`: operations that may have multicast addresses.
-fn source(
-    program: &ResolvedPlan,
-    agents: &[abi::Block],
-    switched: &[bool],
-    constants: Constants,
-) -> Result<Source, NotSpecialized> {
-    let Constants { dtype, accumulate, reduce, .. } = constants;
-    let names = type_names(dtype, accumulate).ok_or_else(|| Error::UnsupportedAccumulator { dtype, accumulate });
-    let names = names.map_err(|error| NotSpecialized::Failed(Box::new(error)))?;
-    Ok(write::source(&Shapes::new(program, agents, switched, MAX_OPERATIONS)?, names, reduce))
+/// Generates the source.
+fn source(shapes: &Shapes, constants: Constants) -> Result<Source, NotSpecialized> {
+    let Constants { dtype, accumulate, reduce, combines } = constants;
+    let names = type_names(dtype, accumulate).ok_or(Error::UnsupportedAccumulator { dtype, accumulate });
+    Ok(write::source(shapes, names.map_err(failed)?, reduce, combines))
 }

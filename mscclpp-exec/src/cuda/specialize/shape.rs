@@ -15,6 +15,8 @@ use mscclpp_base::interpret::program::{Operand, ResolvedPlan, Space};
 pub(super) struct Op {
     pub(super) kind: OpKind,
     pub(super) opcode: abi::Opcode,
+    /// Whether it goes through a switch that cannot perform the reduction, and through one that can.
+    pub(super) switched: [bool; 2],
     pub(super) flags: u8,
     pub(super) reduce: abi::Reduction,
     pub(super) srcs: u32,
@@ -37,31 +39,21 @@ pub(super) struct Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slice {
     All,
-    /// The block's slice, of this number of slices.
-    Own(u32),
+    /// The block's slice.
+    Own,
     /// Slice and number of slices.
     Of(u32, u32),
-}
-
-/// Values that distinguish a block from others of its shape.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    pub(super) instr: u32,
-    pub(super) operand: u32,
-    pub(super) id: u32,
-    pub(super) fifo: u32,
-    pub(super) slice: u32,
-    pub(super) shape: usize,
 }
 
 /// All blocks, in their order, and their shapes.
 pub(super) struct Shapes {
     pub(super) shapes: Vec<Vec<Op>>,
-    pub(super) blocks: Vec<Block>,
+    /// By block: its shape.
+    pub(super) blocks: Vec<u32>,
 }
 
 impl Shapes {
-    /// Finds the shapes of a device's blocks. `switched`: operations that go through switches.
+    /// Finds the shapes of a device's blocks. `switched`: operations that go through switches, as [`Op::switched`].
     ///
     /// # Errors
     /// [`NotSpecialized::TooLarge`] if there are more operations in all shapes than `most`,
@@ -69,30 +61,24 @@ impl Shapes {
     pub(super) fn new(
         program: &ResolvedPlan,
         agents: &[abi::Block],
-        switched: &[bool],
+        switched: &[Vec<bool>; 2],
         most: usize,
     ) -> Result<Self, NotSpecialized> {
-        let mut known: BTreeMap<Vec<Op>, usize> = BTreeMap::new();
+        let mut known: BTreeMap<Vec<Op>, u32> = BTreeMap::new();
         let mut blocks = Vec::with_capacity(agents.len());
         let mut operations = 0;
         for agent in agents {
-            let (mut block, ops) = of_block(program, agent, switched);
+            let ops = ops_of(program, agent, switched);
             if let Some(&Op { srcs, dsts, .. }) = ops.iter().find(|op| op.srcs.max(op.dsts) > MAX_OPERANDS) {
                 return Err(NotSpecialized::TooWide { sources: srcs, destinations: dsts, most: MAX_OPERANDS });
             }
             if let Some(op) = ops.iter().find(|op| !is_supported(op.opcode)) {
                 return Err(NotSpecialized::Unsupported { operation: op.kind.name() });
             }
-            block.shape = match known.get(&ops) {
-                Some(&shape) => shape,
-                None => {
-                    operations += ops.len();
-                    let shape = known.len();
-                    known.insert(ops, shape);
-                    shape
-                }
-            };
-            blocks.push(block);
+            let (next, count) = (known.len() as u32, ops.len());
+            let shape = *known.entry(ops).or_insert(next);
+            operations += if shape == next { count } else { 0 };
+            blocks.push(shape);
             if operations > most {
                 let (shapes, seen, blocks) = (known.len(), blocks.len(), agents.len());
                 return Err(NotSpecialized::TooLarge { operations, shapes, seen, blocks, most });
@@ -100,43 +86,36 @@ impl Shapes {
         }
         let mut shapes = vec![Vec::new(); known.len()];
         for (ops, shape) in known {
-            shapes[shape] = ops;
+            shapes[shape as usize] = ops;
         }
         Ok(Self { shapes, blocks })
     }
 }
 
-fn of_block(program: &ResolvedPlan, agent: &abi::Block, switched: &[bool]) -> (Block, Vec<Op>) {
-    let instrs = &program.instrs[agent.first as usize..agent.end as usize];
-    // If all slices have the same index, the index is a property of the block, not of the shape.
-    let mut own = instrs.iter().filter(|instr| instr.slice.1 > 1).map(|instr| instr.slice.0);
-    let slice = own.next();
-    let all_own = own.all(|index| Some(index) == slice);
-    let block = Block {
-        instr: agent.first,
-        operand: agent.operands,
-        id: agent.ids,
-        fifo: agent.fifo,
-        slice: slice.unwrap_or(0),
-        shape: 0,
-    };
-    let ops = instrs.iter().zip(&switched[agent.first as usize..]).map(|(instr, &switched)| {
+fn ops_of(program: &ResolvedPlan, agent: &abi::Block, switched: &[Vec<bool>; 2]) -> Vec<Op> {
+    let block = agent.first as usize..agent.end as usize;
+    let instrs = &program.instrs[block.clone()];
+    let own = (agent.slice_index, agent.slice_of);
+    // If all slices are the same, the slice is a property of the block, not of the shape.
+    let all_own = instrs.iter().all(|instr| instr.slice.1 <= 1 || instr.slice == own);
+    let ops = instrs.iter().zip(block).map(|(instr, at)| {
         let abi::Instr { opcode, flags, reduce, operands, srcs, dsts, ids, count, body, unit, size, .. } =
             tables::lower(program, instr);
         let packets = |operand: &Operand| operand.space == Space::Packets;
         Op {
             kind: instr.kind,
-            opcode: if switched { tables::switch_opcode(opcode) } else { opcode },
+            opcode,
+            switched: [switched[0][at], switched[1][at]],
             flags,
             reduce,
             srcs,
             dsts,
             ids,
-            operand: operands - block.operand,
-            id: instr.first_id - block.id,
+            operand: operands - agent.operands,
+            id: instr.first_id - agent.ids,
             slice: match instr.slice {
                 (_, 0 | 1) => Slice::All,
-                (_, of) if all_own => Slice::Own(of),
+                _ if all_own => Slice::Own,
                 (index, of) => Slice::Of(index, of),
             },
             count,
@@ -147,5 +126,5 @@ fn of_block(program: &ResolvedPlan, agent: &abi::Block, switched: &[bool]) -> (B
             packet_dsts: program.dsts(instr).iter().map(packets).collect(),
         }
     });
-    (block, ops.collect())
+    ops.collect()
 }

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::super::abi::{CACHED_IDS, CACHED_OPERANDS, Opcode, Reduction};
-use super::shape::{Block, Op, Shapes, Slice};
+use super::super::abi::{CACHED_IDS, CACHED_INSTRS, CACHED_OPERANDS, Opcode, Reduction};
+use super::super::tables::switch_opcode;
+use super::shape::{Op, Shapes, Slice};
 use crate::cuda::jit::Source;
 
 /// Maximum number of sources, and of destinations, of an operation: a mask has a bit for each that is packets, and all
@@ -14,38 +15,29 @@ pub(super) const MAX_OPERANDS: u32 = 64;
 pub(super) const KERNEL: &str = "mscclpp_specialized";
 
 /// Generates the source. `names`: of the type and its accumulator. `reduce`: the reduction that replaces the plan's
-/// sums.
-pub(super) fn source(shapes: &Shapes, names: [&str; 2], reduce: Option<Reduction>) -> Source {
+/// sums. `combines`: whether switches can perform it. It depends on the shapes alone, not on the number of thread blocks.
+pub(super) fn source(shapes: &Shapes, names: [&str; 2], reduce: Option<Reduction>, combines: bool) -> Source {
     let mut text = String::from("#include \"specialized.h\"\n\n");
     let [element, accumulator] = names;
     // Writing to a `String` cannot fail, so the results of `write!` are ignored.
     let _ = write!(text, "using Arith = mscclpp::Arithmetic<{element}, {accumulator}>;\n\nnamespace mscclpp {{\n");
     for (number, ops) in shapes.shapes.iter().enumerate() {
-        let blocks = shapes.blocks.iter().filter(|block| block.shape == number).count();
-        let _ = write!(
-            text,
-            "\n/// {blocks} thread blocks.\n\
-             DEV void shape_{number}(const LaunchParams& launch, const BlockConstants& block, uint64_t sequence) {{\n"
-        );
-        Writer { text: &mut text, ops, reduce, cached: None, loaded: false, indent: 1 }.block(0, ops.len(), false);
+        let _ = write!(text, "\nDEV void shape_{number}(const LaunchParams& launch) {{\n");
+        let mut writer = Writer { text: &mut text, ops, reduce, combines, cached: None, given: 0, indent: 1 };
+        writer.begin();
+        writer.block(0, ops.len(), false);
         text += "}\n";
-    }
-    text += "\nDEV_TABLE BlockConstants kBlocks[] = {\n";
-    for Block { instr, operand, id, fifo, slice, shape } in &shapes.blocks {
-        let _ = writeln!(text, "    {{{instr}, {operand}, {id}, {fifo}, {slice}, {shape}}},");
     }
     let _ = write!(
         text,
-        "}};\n\n}}  // namespace mscclpp\n\n\
+        "\n}}  // namespace mscclpp\n\n\
          constexpr uint32_t kThreads = sizeof(Arith::A) > sizeof(Arith::T) ? mscclpp::kMaxThreadsWide : mscclpp::kMaxThreads;\n\
          KERNEL(kThreads) {KERNEL}(KERNEL_PARAM mscclpp::LaunchParams launch) {{\n  \
-           const uint32_t number = launch.first_block + dev_block();\n  \
-           const mscclpp::BlockConstants& block = mscclpp::kBlocks[number];\n  \
-           const uint64_t sequence = mscclpp::begin_launch(launch, number, block.fifo);\n  \
-           switch (block.shape) {{\n"
+           mscclpp::begin_specialized(launch);\n  \
+           switch (mscclpp::cache().own.shape) {{\n"
     );
     for number in 0..shapes.shapes.len() {
-        let _ = writeln!(text, "    case {number}: mscclpp::shape_{number}(launch, block, sequence); break;");
+        let _ = writeln!(text, "    case {number}: mscclpp::shape_{number}(launch); break;");
     }
     let _ = write!(text, "  }}\n  mscclpp::finish_launch(launch);\n}}\nSIM_KERNEL({KERNEL}, mscclpp::LaunchParams)\n");
     Source::new("specialized.cu", text)
@@ -62,10 +54,11 @@ struct Writer<'a> {
     text: &'a mut String,
     ops: &'a [Op],
     reduce: Option<Reduction>,
+    combines: bool,
     /// Contents of the cache at this statement, on every path to it.
     cached: Option<CachedOperands>,
-    /// Whether the cache was ever filled.
-    loaded: bool,
+    /// Number of the first operations whose ranges may be in the kernel parameters.
+    given: usize,
     indent: usize,
 }
 
@@ -78,12 +71,24 @@ impl Writer<'_> {
         self.text.push('\n');
     }
 
+    /// States what the record of a block, which is loaded first, has brought into the cache.
+    fn begin(&mut self) {
+        let end = |op: &Op| (op.operand + op.srcs + op.dsts, op.id + op.ids);
+        let (operands, ids) = self.ops.last().map_or((0, 0), end);
+        let cached = CachedOperands { operands: (0, operands.min(CACHED_OPERANDS)), ids: (0, ids.min(CACHED_IDS)) };
+        let first = &self.ops[..self.ops.len().min(CACHED_INSTRS as usize)];
+        self.given = first.iter().take_while(|op| holds(&cached, std::slice::from_ref(op))).count();
+        self.cached = Some(cached);
+    }
+
+    /// Returns how a statement names an operation whose range may be in the kernel parameters.
+    fn number(&self, at: usize) -> String {
+        if at < self.given { at.to_string() } else { "kComputed".into() }
+    }
+
     /// Writes operations `from..to`; `in_loop`: they are a loop's body.
     fn block(&mut self, from: usize, to: usize, in_loop: bool) {
         let mut at = from;
-        if !in_loop {
-            self.load(from, to);
-        }
         while at < to {
             let body_end = at + 1 + self.ops[at].body as usize;
             if self.ops[at].opcode == Opcode::LOOP {
@@ -113,7 +118,8 @@ impl Writer<'_> {
             fits
         };
         let (Op { count, unit, .. }, name) = (&self.ops[at], loop_name(at));
-        let begin = format!("Pipeline {name} = pipeline_of(launch, {count}, {unit}ull);");
+        let number = self.number(at);
+        let begin = format!("Pipeline {name} = pipeline_of(launch, {number}, {count}, {unit}ull);");
         self.line(&begin);
         self.line("DEV_NO_UNROLL");
         self.line(&format!("for (; {name}.iteration < {name}.trips; ++{name}.iteration) {{"));
@@ -159,12 +165,7 @@ impl Writer<'_> {
         let cached = self.cached_from(from, to);
         let CachedOperands { operands: (operand, operands_end), ids: (id, ids_end) } = cached;
         let (operands, ids) = (operands_end - operand, ids_end - id);
-        let what = format!("block.operand + {operand}, {operands}, block.id + {id}, {ids});");
-        let first = !std::mem::replace(&mut self.loaded, true);
-        self.line(&match first {
-            true => format!("load_cache(launch, sequence, {what}"),
-            false => format!("reload_cache(launch, {what}"),
-        });
+        self.line(&format!("load_cache(launch, {operand}, {operands}, {id}, {ids});"));
         self.cached = Some(cached);
     }
 
@@ -179,7 +180,7 @@ impl Writer<'_> {
             return;
         }
         if op.opcode != Opcode::NOP {
-            self.line(&format!("pc() = block.instr + {at};"));
+            self.line(&format!("pc() = cache().own.first + {at};"));
         }
         let line = match (op.opcode, sync_name(op.opcode)) {
             (Opcode::NOP, _) => "dev_sync();".to_owned(),
@@ -188,10 +189,11 @@ impl Writer<'_> {
                 format!("synchronize_as<Opcode::{name}, {}>(launch, {id}, {});", op.flags, op.ids)
             }
             (_, None) => {
+                let number = self.number(at);
                 let range = match op.slice {
-                    Slice::All => format!("byte_range(launch, {}, 0, 1)", op.size),
-                    Slice::Own(of) => format!("byte_range(launch, {}, block.slice, {of})", op.size),
-                    Slice::Of(index, of) => format!("byte_range(launch, {}, {index}, {of})", op.size),
+                    Slice::All => format!("byte_range(launch, {number}, {}, 0, 1)", op.size),
+                    Slice::Own => format!("own_range(launch, {number}, {})", op.size),
+                    Slice::Of(index, of) => format!("byte_range(launch, {number}, {}, {index}, {of})", op.size),
                 };
                 let range = match header.flatten().map(loop_name) {
                     Some(name) => format!("clipped({range}, {name})"),
@@ -211,9 +213,10 @@ impl Writer<'_> {
         let (srcs, dsts) = (op.srcs, op.dsts);
         let reduce = reduction_name(self.reduce.unwrap_or(op.reduce));
         let combined = format!("Arith, Reduction::{reduce}, {srcs}, {dsts}");
-        match op.opcode {
+        let opcode = if op.switched[usize::from(self.combines)] { switch_opcode(op.opcode) } else { op.opcode };
+        match opcode {
             Opcode::COPY => format!("copy_aligned<{srcs}>({first}, "),
-            Opcode::PACK => format!("pack_aligned<{srcs}>({first}, "),
+            Opcode::PACK => format!("pack_aligned<{srcs}, {dsts}>({first}, "),
             Opcode::UNPACK => format!("unpack_aligned<{srcs}>(launch, {first}, "),
             Opcode::FORWARD => format!("forward_aligned<{dsts}>(launch, {first}, "),
             Opcode::SWITCH => format!("reduce_by_switch_aligned<{combined}>(launch, {first}, "),
