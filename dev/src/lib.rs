@@ -31,7 +31,7 @@ mod ranges;
 mod threaded;
 
 pub use accesses::{Access, AccessKind, AccessLog};
-pub use options::{MulticastCounts, Options};
+pub use options::{CallCounts, MulticastCounts, Options};
 pub use threaded::ThreadedKernels;
 
 use mscclpp_exec::cuda::SharedDriver;

@@ -1,6 +1,8 @@
 //! Settings of the simulator.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::accesses::AccessLog;
@@ -71,6 +73,8 @@ pub struct Options {
     pub counts: Option<&'static MulticastCounts>,
     /// Log of the accesses of kernels.
     pub accesses: Option<&'static AccessLog>,
+    /// Counters of the calls of the driver.
+    pub calls: Option<&'static CallCounts>,
     /// Whether kernels begin to run when they are launched, as a program expects that does not know about the simulator.
     /// Otherwise those of several devices run when a thread waits.
     pub starts_at_launch: bool,
@@ -88,6 +92,33 @@ pub struct MulticastCounts {
     /// Vectors that were stored at all members at once.
     pub stores: AtomicU64,
 }
+
+/// Numbers of calls of the driver, by name.
+#[derive(Debug, Default)]
+pub struct CallCounts {
+    by_name: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl CallCounts {
+    /// Removes and returns the numbers of calls since the last call.
+    pub fn take(&self) -> BTreeMap<&'static str, u64> {
+        std::mem::take(&mut self.by_name.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    #[cfg(simulator)]
+    pub(crate) fn count(&self, call: &'static str) {
+        *self.by_name.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
+    }
+}
+
+impl PartialEq for CallCounts {
+    /// Returns whether both are the same object.
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for CallCounts {}
 
 impl PartialEq for MulticastCounts {
     /// Returns whether both are the same object.
@@ -127,6 +158,7 @@ impl Default for Options {
             multicast: 0,
             counts: None,
             accesses: None,
+            calls: None,
             starts_at_launch: false,
             left: 0,
             patience: Duration::from_secs(10),

@@ -8,6 +8,9 @@ impl SimulatedHost {
         if Self::is_unsafe(call) {
             self.check_unsafe(call)?;
         }
+        if let Some(counts) = self.options.calls {
+            counts.count(call);
+        }
         let Some((name, nth)) = self.options.failing else { return Ok(()) };
         let mut state = self.state();
         if state.dead {

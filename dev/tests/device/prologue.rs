@@ -1,14 +1,18 @@
 //! Reads of tables before the first operation of a thread block, and how many of them depend on one another.
 //!
 //! On a device each read takes the time of a round trip to the level-2 cache, unless it is in flight together with others.
-//! A simulated device logs reads of tables and the first use of what they returned. A read after a use, or after a block
+//! A simulated device logs reads of tables and words and the first use of what they returned. A read after a use, or after a block
 //! sync that follows a use by another thread, may depend on it, so it is in another round trip.
+//!
+//! `launch-costs.txt` has these figures and the driver's calls, so that none grows unnoticed.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_core::plan::Plan;
-use mscclpp_dev::{Access, AccessKind, AccessLog, Options, simulator};
+use mscclpp_dev::{Access, AccessKind, AccessLog, CallCounts, Options, simulator};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{Device, Executor, PrepareOptions};
 use mscclpp_exec::{DataType, Message};
@@ -16,60 +20,113 @@ use mscclpp_exec::{DataType, Message};
 use super::CACHE;
 
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![Trial::test("sim::prologue::tables_are_read_in_one_round_trip", tables_are_read_in_one_round_trip)]
+    vec![Trial::test("sim::prologue::costs_of_launches_are_those_of_the_table", costs_are_those_of_the_table)]
 }
 
-/// Algorithms, with the number of ranks and of those of a node, and the number of block syncs with which a thread block
-/// of the plan begins.
-const PLANS: [(&str, u32, u32, u32); 4] = [
-    ("allreduce_all_pairs", 8, 8, 1),
-    ("allgather_ring", 4, 4, 1),
-    ("allreduce_packets", 8, 8, 0),
-    ("allreduce_hierarchical_packets", 4, 2, 1),
+/// Algorithms that the default rules select, with the number of ranks and of those of a node.
+const PLANS: [(&str, u32, u32); 9] = [
+    ("allreduce_one_shot_packets", 2, 2),
+    ("allreduce_one_shot_packets", 8, 8),
+    ("allreduce_packets", 8, 8),
+    ("allgather_packets", 8, 8),
+    ("reducescatter_packets", 8, 8),
+    ("allreduce_all_pairs", 8, 8),
+    ("allgather_all_pairs", 4, 4),
+    ("allgather_ring", 4, 4),
+    ("allreduce_hierarchical_packets", 4, 2),
 ];
 
-/// Round trips and block syncs before the first operation.
+/// Round trips and block syncs before the first operation, of which some may be the plan's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Prologue {
     round_trips: u32,
     block_syncs: u32,
 }
 
-fn tables_are_read_in_one_round_trip() -> Result<(), Failed> {
-    for (name, ranks, node, syncs) in PLANS {
-        let [interpreted, specialized] = prologues(name, ranks, node)?;
-        println!("{name}: interpreter {interpreted:?}, specialized kernel {specialized:?}");
-        let expected = Prologue { round_trips: 1, block_syncs: 2 + syncs };
-        assert_eq!(interpreted, expected, "{name}, interpreter");
-        assert_eq!(specialized, expected, "{name}, specialized kernel");
+fn costs_are_those_of_the_table() -> Result<(), Failed> {
+    let mut page = String::from(
+        "; What a launch of 1 KiB costs on a simulated device: in the thread block for which it is most, round trips to memory and block
+; syncs before the first operation (with those with which the plan begins), and how often a thread loads the same bytes of an input.
+; Below, the calls of the driver from the preparation of a plan to its first launch, and the same for another size.
+; Written by `MSCCLPP_BLESS=1 cargo test -p mscclpp-dev --test device sim::prologue`.
+
+plan                            ranks  kernel       round trips  block syncs  loads
+",
+    );
+    let mut calls = String::new();
+    for (name, ranks, node) in PLANS {
+        for (kernel, specialize) in [("interpreter", false), ("specialized", true)] {
+            let (Prologue { round_trips, block_syncs }, loads, of_calls) = costs(name, ranks, node, specialize)?;
+            assert_eq!(round_trips, 1, "{name}, {kernel}");
+            writeln!(page, "{name:<32}{ranks:>5}  {kernel:<13}{round_trips:>11}  {block_syncs:>11}  {loads:>5}")?;
+            // Those of other plans of a node are the same.
+            if !specialize && name == "allreduce_one_shot_packets" {
+                calls += &format!("\n{name}, {ranks} ranks\n{of_calls}");
+            }
+        }
     }
-    Ok(())
+    page += &calls;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/device/launch-costs.txt");
+    if std::env::var_os("MSCCLPP_BLESS").is_some() {
+        std::fs::write(&path, &page)?;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    if page == expected {
+        return Ok(());
+    }
+    Err(format!("expected what {} has; set MSCCLPP_BLESS=1 and look at the change. Found:\n{page}", path.display())
+        .into())
 }
 
-/// Returns the longest prologue of all thread blocks of a plan, in the interpreter and in its specialized kernel.
-fn prologues(name: &str, ranks: u32, node: u32) -> Result<[Prologue; 2], Failed> {
+/// Returns the longest prologue of all thread blocks of a plan, the largest number of loads of the same bytes of an input by a
+/// thread, and the driver's calls.
+fn costs(name: &str, ranks: u32, node: u32, specialize: bool) -> Result<(Prologue, usize, String), Failed> {
     let log: &'static AccessLog = Box::leak(Box::default());
+    let calls: &'static CallCounts = Box::leak(Box::default());
     // As many threads as load a record at once.
-    let options = Options { threads: 64, accesses: Some(log), ..Options::default() };
+    let options = Options { threads: 64, accesses: Some(log), calls: Some(calls), ..Options::default() };
     let device = Device::with_cache(simulator(options)?, Cache::at(CACHE));
     let algorithm = mscclpp_algorithms::find(name).ok_or("no such algorithm")?;
     let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, node), &algorithm.arguments([])?)?);
-    let message = Message::new(DataType::F32, u64::from(ranks) * 1024).any_size();
     let world = Executor::new(&device, ranks);
-    let mut of = [Prologue::default(); 2];
-    for (prologue, specialize) in of.iter_mut().zip([false, true]) {
-        let options = PrepareOptions::default().specialize(specialize);
-        let mut prepared = world.prepare_with_options(&plan, message, options)?;
+    let stream = world.stream()?;
+    let mut costs = (Prologue::default(), 0, String::new());
+    for (title, count) in [("first call", 256), ("another size", 512)] {
+        let message = Message::new(DataType::F32, count).any_size();
+        calls.take();
+        let mut prepared =
+            world.prepare_with_options(&plan, message, PrepareOptions::default().specialize(specialize))?;
         if specialize {
             prepared.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
         }
-        let (mut buffers, stream) = (prepared.buffers()?, world.stream()?);
+        let mut list = calls.take();
+        let mut buffers = prepared.buffers()?;
+        calls.take();
         log.take();
         prepared.launch_buffers(&mut buffers, &stream)?;
+        for (call, count) in calls.take() {
+            *list.entry(call).or_default() += count;
+        }
         prepared.synchronize(&stream)?;
-        *prologue = longest(&log.take()).ok_or("a thread block without operations")?;
+        let accesses = log.take();
+        if costs.2.is_empty() {
+            costs.0 = longest(&accesses).ok_or("a thread block without operations")?;
+            let mut loads: BTreeMap<(u32, u32, u64), usize> = BTreeMap::new();
+            for access in accesses.iter().filter(|access| access.kind == AccessKind::Load) {
+                let is_input = |rank| {
+                    (buffers.input(rank).address..).contains(&access.address)
+                        && access.address - buffers.input(rank).address < buffers.input(rank).bytes
+                };
+                if (0..ranks).any(is_input) {
+                    *loads.entry((access.block, access.thread, access.address)).or_default() += 1;
+                }
+            }
+            costs.1 = loads.into_values().max().unwrap_or(0);
+        }
+        let list: Vec<String> = list.iter().map(|(call, count)| format!("{call} {count}")).collect();
+        _ = writeln!(costs.2, "  {title}: {}", list.join(", "));
     }
-    Ok(of)
+    Ok(costs)
 }
 
 /// Returns the longest prologue of a thread block; `None` if a thread block has none that reads a table, because reads are not
