@@ -32,6 +32,8 @@ mod options;
 mod outbox;
 #[doc(hidden)]
 pub mod place;
+#[doc(hidden)]
+pub mod places;
 mod poll;
 mod protocol;
 mod rank_info;

@@ -39,9 +39,6 @@ pub mod cpu;
 #[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]
 pub mod cuda;
 #[cfg(feature = "process")]
-#[doc(hidden)]
-pub mod places;
-#[cfg(feature = "process")]
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;
 pub mod verify;

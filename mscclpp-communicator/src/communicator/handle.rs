@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
+use mscclpp_bootstrap::places::PlaceNumbers;
 use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, Topic, UniqueId, place};
 use mscclpp_core::collective::CollectiveKind;
 
@@ -25,7 +26,6 @@ use mscclpp_base::dtype::{DataType, Element, ElementName};
 use mscclpp_base::error::Error;
 use mscclpp_base::message::PacketType;
 use mscclpp_base::shm::ProcessMark;
-use mscclpp_exec::places::PlaceNumbers;
 use mscclpp_exec::process::{Executor, SharedBuffer};
 use mscclpp_select::defaults::Defaults;
 use mscclpp_select::{Choice, OrderPolicy, Registry, Request};

@@ -5,13 +5,13 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use mscclpp_bootstrap::place;
+use mscclpp_bootstrap::places::CallPlace;
 
 use super::decide::decide;
 use super::handle::{Calls, Communicator};
 use crate::metrics::CallCounters;
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
-use mscclpp_exec::places::CallPlace;
 use mscclpp_exec::process::PreparedPlan;
 use mscclpp_select::{Algorithm, Buffers, Call, Decision, Request};
 

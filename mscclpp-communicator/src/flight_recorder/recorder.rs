@@ -10,7 +10,7 @@ use mscclpp_core::plan::raw::OpKind;
 use super::call_words::{WORDS, decode, encode};
 use super::record::{CallRecord, Dump, FailureRecord, OpRecord, RankRecord, StateRecord, WaitRecord};
 use mscclpp_base::error::{BlockedThreadBlock, Error, Stall, UnblockedBy, WaitsFor};
-use mscclpp_exec::places;
+use mscclpp_bootstrap::places;
 use mscclpp_select::Request;
 
 /// Number of calls that a dump contains.
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::flight_recorder::analyze;
     use mscclpp_base::dtype::DataType;
-    use mscclpp_exec::places::{CallPlace, PlaceNumbers};
+    use mscclpp_bootstrap::places::{CallPlace, PlaceNumbers};
 
     #[test]
     fn files_that_others_have_planted_are_not_written() {

@@ -65,7 +65,7 @@ mod tests {
 
     use mscclpp_bootstrap::Bootstrap;
 
-    use super::super::Options;
+    use super::super::{Options, on_threads};
     use super::*;
     use mscclpp_base::error::ErrorKind;
     use mscclpp_transport::Tcp;
@@ -84,12 +84,7 @@ mod tests {
                 Session::with_transport(Arc::new(group), options, nodes.to_vec(), Box::new(Tcp::new())).expect("ranks"),
             )
         };
-        let start = &start;
-        std::thread::scope(|scope| {
-            let groups = Bootstrap::local(3).expect("a group").into_iter();
-            let ranks: Vec<_> = groups.map(|group| scope.spawn(move || start(group))).collect();
-            ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect()
-        })
+        on_threads(Bootstrap::local(3), start)
     }
 
     const MINUTE: Duration = Duration::from_secs(60);

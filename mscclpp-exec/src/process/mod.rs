@@ -61,3 +61,16 @@ pub use session::CallHistory;
 pub use session::Session;
 #[doc(hidden)]
 pub use timeline::TimelineFile;
+
+/// Runs a function on a thread for each rank of a group, and returns the results.
+#[cfg(test)]
+fn on_threads<R: Send>(
+    group: Result<Vec<mscclpp_bootstrap::Bootstrap>, mscclpp_bootstrap::Error>,
+    rank: impl Fn(mscclpp_bootstrap::Bootstrap) -> R + Sync,
+) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let rank = &rank;
+        let threads: Vec<_> = group.expect("a group").into_iter().map(|one| scope.spawn(move || rank(one))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}

@@ -44,7 +44,7 @@ mod tests {
 
     use mscclpp_core::plan::Plan;
 
-    use crate::process::Executor;
+    use crate::process::{Executor, on_threads};
     use mscclpp_algorithms as algorithms;
     use mscclpp_base::message::Message;
     use mscclpp_bootstrap::Bootstrap;
@@ -76,10 +76,6 @@ mod tests {
             }
             launch(None, 5.0);
         };
-        std::thread::scope(|scope| {
-            for group in Bootstrap::local(2).expect("a group") {
-                scope.spawn(move || rank(group));
-            }
-        });
+        on_threads(Bootstrap::local(2), rank);
     }
 }

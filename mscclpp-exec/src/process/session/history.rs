@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use super::super::calls::RING;
 use crate::call_report::{CallReport, ReportedCall};
-use crate::places;
 use mscclpp_base::system::coarse_time;
-use mscclpp_bootstrap::place;
+use mscclpp_bootstrap::{place, places};
 
 /// Id and text of a barrier.
 pub(super) const BARRIER: (u64, &str) = (fnv(b"barrier"), "barrier");
@@ -247,7 +246,7 @@ mod tests {
     use std::panic::Location;
 
     use super::*;
-    use crate::places::{CallPlace, PlaceNumbers};
+    use mscclpp_bootstrap::places::{CallPlace, PlaceNumbers};
 
     #[test]
     fn report_has_the_last_calls_with_their_places() {

@@ -26,9 +26,9 @@ use super::plan::Prepared;
 use super::plan_memory::{PlanMemory, SlabPool};
 use super::timeline::TimelineFile;
 use super::wire::NodeConnections;
-use crate::places::{CallPlace, PlaceNumbers};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{Mesh, ProcessMark};
+use mscclpp_bootstrap::places::{CallPlace, PlaceNumbers};
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap, Topic};
 
 /// A rank's side of its communicator. One call at a time holds it.

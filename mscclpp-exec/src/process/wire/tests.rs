@@ -16,7 +16,7 @@ use mscclpp_core::types::ChannelKind;
 use super::{DELAY, Destination, PooledBuffer};
 use crate::cpu;
 use crate::process::session::Session;
-use crate::process::{Executor, Options, PreparedPlan};
+use crate::process::{Executor, Options, PreparedPlan, on_threads};
 use crate::verify::{Pattern, Verifier};
 use mscclpp_base::error::Error;
 use mscclpp_base::message::Message;
@@ -50,6 +50,17 @@ fn memory(executor: &Executor, is_shared: bool, content: &[f32]) -> Result<Box<d
     let mut buffer = executor.alloc(content.len())?;
     buffer.copy_from_slice(content);
     Ok(Box::new(buffer))
+}
+
+/// Returns the executor of a rank, with a timeout in seconds and an engine between the nodes.
+fn executor(
+    group: Bootstrap,
+    timeout: u64,
+    nodes: &[u32],
+    engine: Box<dyn Transport<PooledBuffer>>,
+) -> Result<Executor, Error> {
+    let options = Options::default().timeout(Duration::from_secs(timeout));
+    Session::with_transport(Arc::new(group), options, nodes.to_vec(), engine).map(Executor::of)
 }
 
 /// Returns the plan of an algorithm.
@@ -125,16 +136,9 @@ impl Expected {
         let nodes: Vec<u32> = (0..ranks).map(|rank| rank / self.per_node).collect();
         let play = |bootstrap: Bootstrap| {
             let engine = engine(bootstrap.rank());
-            let options = Options::default().timeout(Duration::from_secs(60));
-            let session = Session::with_transport(Arc::new(bootstrap), options, nodes.clone(), engine);
-            session.and_then(|session| self.launch(&Executor::of(session)))
+            executor(bootstrap, 60, &nodes, engine).and_then(|executor| self.launch(&executor))
         };
-        let play = &play;
-        std::thread::scope(|scope| {
-            let groups = Bootstrap::local(ranks).expect("a group").into_iter();
-            let threads: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-        })
+        on_threads(Bootstrap::local(ranks), play)
     }
 
     /// Launches on all ranks, and returns the first deviation.
@@ -252,9 +256,7 @@ fn ucx_keeps_no_memory_of_a_buffer_after_a_failed_launch() {
     let ended = Barrier::new(2);
     let play = |bootstrap: Bootstrap| {
         let rank = bootstrap.rank();
-        let options = Options::default().timeout(Duration::from_secs(1));
-        let session = Session::with_transport(Arc::new(bootstrap), options, vec![0, 1], ucx()).expect("a session");
-        let executor = Executor::of(session);
+        let executor = executor(bootstrap, 1, &[0, 1], ucx()).expect("a session");
         let mut x = executor.prepare(&plan, Message::of::<f32>(LEN).any_size()).expect("a plan");
         let mut buffers = [0, 1].map(|_| executor.alloc::<f32>(LEN).expect("memory"));
         let [input, output] = &mut buffers;
@@ -271,11 +273,7 @@ fn ucx_keeps_no_memory_of_a_buffer_after_a_failed_launch() {
         assert!(rank == 1 || output.iter().all(|element| *element == 1.0));
         assert!(input.iter().all(|element| *element == 3.0));
     };
-    let play = &play;
-    std::thread::scope(|scope| {
-        let groups = Bootstrap::local(2).expect("a group").into_iter();
-        groups.for_each(|group| drop(scope.spawn(move || play(group))));
-    });
+    on_threads(Bootstrap::local(2), play);
 }
 
 /// The plans detect an engine that deviates from the contract.
@@ -293,10 +291,8 @@ fn messages_of_a_rank_that_has_left_arrive() {
     let plan = Plan::new(&tree("reduce_tree_ports", 2, 1));
     let has_left = Barrier::new(2);
     let play = |bootstrap: Bootstrap| {
-        let (rank, group) = (bootstrap.rank(), Arc::new(bootstrap));
-        let options = Options::default().timeout(Duration::from_secs(20));
-        let session = Session::with_transport(Arc::clone(&group), options, vec![0, 1], Box::new(Tcp::new()));
-        let executor = Executor::of(session.expect("a session"));
+        let rank = bootstrap.rank();
+        let executor = executor(bootstrap, 20, &[0, 1], Box::new(Tcp::new())).expect("a session");
         let prepare = |len| executor.prepare(&plan, Message::of::<f32>(len).any_size()).expect("a plan");
         let [mut short, mut long] = [1000, 8000].map(prepare);
         let launch = |x: &mut PreparedPlan| {
@@ -317,11 +313,7 @@ fn messages_of_a_rank_that_has_left_arrive() {
             has_left.wait();
         }
     };
-    let play = &play;
-    std::thread::scope(|scope| {
-        let groups = Bootstrap::local(2).expect("a group").into_iter();
-        groups.for_each(|group| drop(scope.spawn(move || play(group))));
-    });
+    on_threads(Bootstrap::local(2), play);
 }
 
 /// Returns the number of connections of each rank after launches of a plan between nodes of two.
@@ -329,18 +321,11 @@ fn connections(name: &str, ranks: u32) -> Vec<usize> {
     let plan = Plan::new(&tree(name, ranks, 2));
     let nodes: Vec<u32> = (0..ranks).map(|rank| rank / 2).collect();
     let play = |bootstrap: Bootstrap| {
-        let options = Options::default().timeout(Duration::from_secs(120));
-        let session = Session::with_transport(Arc::new(bootstrap), options, nodes.clone(), Box::new(Tcp::new()));
-        let executor = Executor::of(session.expect("a session"));
+        let executor = executor(bootstrap, 120, &nodes, Box::new(Tcp::new())).expect("a session");
         executor.prepare(&plan, Message::of::<f32>(ranks as usize).any_size()).expect("a plan");
         executor.num_connections()
     };
-    let play = &play;
-    std::thread::scope(|scope| {
-        let groups = Bootstrap::local(ranks).expect("a group").into_iter();
-        let threads: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-    })
+    on_threads(Bootstrap::local(ranks), play)
 }
 
 /// Ranks of a ring have at most two connections however many ranks there are, those of a hierarchy one to each other node.
@@ -421,17 +406,10 @@ fn message_that_fails_authentication_is_one_error_on_all_ranks() {
         let play = |group: Bootstrap| {
             let fails_at = fails_at.filter(|_| group.rank() == 1);
             let engine = Tampered { engine: Tcp::new(), fails_at, received: 0 };
-            let options = Options::default().timeout(Duration::from_secs(60));
-            let session = Session::with_transport(Arc::new(group), options, vec![0, 1, 2], Box::new(engine));
-            session.and_then(|session| expected.launch(&Executor::of(session)))
+            executor(group, 60, &[0, 1, 2], Box::new(engine)).and_then(|executor| expected.launch(&executor))
         };
-        let play = &play;
         let options = bootstrap::Options::default().authenticate_data(true);
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let groups = Bootstrap::local_with_options(3, options).expect("a group").into_iter();
-            let threads: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-        });
+        let results = on_threads(Bootstrap::local_with_options(3, options), play);
         let Some(number) = fails_at else {
             assert!(results.iter().all(|result| matches!(result, Ok(0))), "{results:?}");
             continue;

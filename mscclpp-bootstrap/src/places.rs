@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
-use mscclpp_bootstrap::place;
+use crate::place;
 
 /// What messages state as the place of a call.
 #[derive(Clone, Copy, Debug)]
