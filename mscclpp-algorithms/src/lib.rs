@@ -27,6 +27,7 @@
 mod allgather;
 mod allreduce;
 mod alltoall;
+mod alltoallv;
 mod broadcast;
 mod builtin;
 mod reduce;
@@ -36,6 +37,7 @@ mod sendrecv;
 pub use allgather::*;
 pub use allreduce::*;
 pub use alltoall::*;
+pub use alltoallv::*;
 pub use broadcast::*;
 pub use builtin::{BufferMode, BuildError, BuiltinAlgorithm, MAX_ARGUMENT, MAX_RANKS, OrderScope, Param};
 pub use reduce::*;
@@ -110,6 +112,14 @@ static ALL: &[BuiltinAlgorithm] = &[
     sendrecv::in_place::ENTRY,
 ];
 
+/// The algorithms whose sizes are counts, which launches pass.
+static COUNTED: &[BuiltinAlgorithm] = &[alltoallv::pull::ENTRY, alltoallv::direct::ENTRY];
+
+/// Returns the algorithms whose sizes are counts, which launches pass; [`all`] does not contain them.
+pub fn counted() -> &'static [BuiltinAlgorithm] {
+    COUNTED
+}
+
 /// Returns all algorithms, grouped by collective.
 pub fn all() -> &'static [BuiltinAlgorithm] {
     ALL
@@ -134,7 +144,7 @@ pub const REFERENCE_NAMES: &[(&str, &str)] = &[
 /// Returns the algorithm with a name: its own, or that of its counterpart in [`REFERENCE_NAMES`].
 pub fn find(name: &str) -> Option<&'static BuiltinAlgorithm> {
     let name = REFERENCE_NAMES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours);
-    ALL.iter().find(|algorithm| algorithm.name() == name)
+    ALL.iter().chain(COUNTED).find(|algorithm| algorithm.name() == name)
 }
 
 #[cfg(test)]

@@ -215,7 +215,7 @@ fn part_chunks(shape: &Shape) -> Result<(Side, Side), Error> {
     let (input_parts, output_parts) = match shape.collective.kind {
         AllGather => (1, ranks),
         ReduceScatter => (ranks, 1),
-        AllToAll => (ranks, ranks),
+        AllToAll | AllToAllV => (ranks, ranks),
         AllReduce | SendRecv | Broadcast | Reduce | Custom { .. } | Test { .. } => (1, 1),
     };
     let side = |what: &str, parts: u64, chunks: u32| {
@@ -250,7 +250,7 @@ fn elements(shape: &Shape, count: u64) -> Result<(u64, u64), Error> {
     use CollectiveKind::*;
     let ranks = u64::from(shape.ranks);
     let kind = shape.collective.kind;
-    if matches!(kind, AllGather | ReduceScatter | AllToAll) && !count.is_multiple_of(ranks) {
+    if matches!(kind, AllGather | ReduceScatter | AllToAll | AllToAllV) && !count.is_multiple_of(ranks) {
         return Err(Error::IndivisibleCount { collective: kind.name(), count, num_ranks: shape.ranks });
     }
     Ok(match kind {

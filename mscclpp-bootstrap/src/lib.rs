@@ -7,6 +7,8 @@
 
 mod acceptor;
 mod address;
+#[doc(hidden)]
+pub mod call_report;
 mod client;
 mod collective;
 mod conn;

@@ -14,6 +14,9 @@ const FIXED: &[Code] = &[
     Code::AcrossNodes,
     Code::ContradictingExpectations,
     Code::MixedAverage,
+    Code::MissingCounts,
+    Code::CountMismatch,
+    Code::NotCountable,
 ];
 
 /// Returns the findings that [`Checks::parse_allow`](super::Checks::allow) accepts: those of all rules except `shape`,

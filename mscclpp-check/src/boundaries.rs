@@ -6,7 +6,7 @@ use super::pairing::{self, Pairs};
 use super::requirements::LaunchBoundaries;
 use super::symmetry::Symmetry;
 use super::view::View;
-use super::{instances, layout, run, shape, slices};
+use super::{counted, instances, layout, run, shape, slices};
 use mscclpp_plan::raw::PlanTree;
 
 /// Computes where launches of a plan need no launch barrier. A plan that deadlocks or has a race within one launch
@@ -18,6 +18,15 @@ use mscclpp_plan::raw::PlanTree;
 /// # Panics
 /// Never, whatever the plan contains.
 pub fn launch_boundaries(plan: &PlanTree) -> LaunchBoundaries {
+    if plan.is_counted() {
+        // No access depends on the counts other than by its length.
+        let accepted = shape::check(plan.into()).is_empty() && counted::check(plan).is_empty();
+        return if accepted { of_plan(&counted::at_full_counts(plan)) } else { LaunchBoundaries::default() };
+    }
+    of_plan(plan)
+}
+
+fn of_plan(plan: &PlanTree) -> LaunchBoundaries {
     let mut shown = LaunchBoundaries::default();
     // In a whole plan, instances can only add order to each other. But the scratch of one instance is at the offset of
     // another one's at another size.

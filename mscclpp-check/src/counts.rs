@@ -150,7 +150,7 @@ pub(super) fn parts(plan: &PlanTree) -> (u64, u32) {
     match plan.collective.kind {
         K::AllGather => (ranks.into(), input.max(output / ranks)),
         K::ReduceScatter => (ranks.into(), output.max(input / ranks)),
-        K::AllToAll => (ranks.into(), input.max(output) / ranks),
+        K::AllToAll | K::AllToAllV => (ranks.into(), input.max(output) / ranks),
         K::AllReduce | K::SendRecv | K::Broadcast | K::Reduce | K::Custom { .. } | K::Test { .. } => {
             (1, input.max(output))
         }

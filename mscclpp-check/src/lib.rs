@@ -3,6 +3,8 @@
 //! 1. `shape`: every index is in range, every chunk is inside its buffer, and every operation has the operands and
 //!    channels that its kind requires (M0202 to M0206, and the recorder's own codes). Then `nodes`: between nodes only
 //!    port channels are used (M0225), and `reductions`: a plan that averages has no other reductions (M0228).
+//!    `counted`: what the rules find out about a plan whose sizes are counts, at full counts, holds for all counts (M0230 to
+//!    M0232).
 //! 2. `layout`: packets and plain data use separate scratch (M0219 to M0221).
 //! 3. `pairing`: every channel pair has as many waits as signals, every semaphore ends at its initial value, and all
 //!    thread blocks of a barrier execute it the same number of times, for every message size (M0201, M0205, M0207).
@@ -34,6 +36,7 @@ mod allow;
 mod arbitrary;
 mod boundaries;
 mod conditions;
+mod counted;
 mod counts;
 mod dataflow;
 mod deadlock;
@@ -124,6 +127,24 @@ impl Checks {
         if self.level == Level::Off {
             return Diagnostics::default();
         }
+        if plan.is_counted() {
+            return self.run_counted(plan, order);
+        }
+        self.run_plain(plan, order)
+    }
+
+    /// Checks a plan whose sizes are counts: the rule `counted`, then all others at full counts.
+    fn run_counted(&self, plan: &PlanTree, order: Option<u64>) -> Diagnostics {
+        for rule in [|plan: &PlanTree| shape::check(plan.into()), counted::check] {
+            let found = self.without_allowed(rule(plan));
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        counted::findings(self.run_plain(&counted::at_full_counts(plan), order))
+    }
+
+    fn run_plain(&self, plan: &PlanTree, order: Option<u64>) -> Diagnostics {
         // A plan that consists of several instances of a smaller plan is correct if the smaller plan is.
         if self.level == Level::Full
             && let Some(one) = instances::one_of(plan)

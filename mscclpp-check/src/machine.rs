@@ -196,6 +196,7 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
             OpClass::Barrier => return self.arrive(agent, step, watch),
             OpClass::Data(..) if kind.has_packets() => self.move_packets(step)?,
             OpClass::Data(..) | OpClass::Signal { .. } | OpClass::BlockSync | OpClass::Flush | OpClass::Pipeline => {}
+            OpClass::ExchangeCounts => {}
         }
         if kind.signals() {
             for &id in model.ids(step).iter().filter(|id| **id != NOTHING) {

@@ -66,7 +66,10 @@ impl ChunkSizes {
         let (min, max) = (plan.min_message_size, plan.max_message_size.min(MAX_BYTES));
         let grains = |bytes: u64| bytes.div_ceil(chunks.max(1)).div_ceil(grain);
         let (min, max) = match plan.collective.kind {
-            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
+            CollectiveKind::AllGather
+            | CollectiveKind::ReduceScatter
+            | CollectiveKind::AllToAll
+            | CollectiveKind::AllToAllV => {
                 // Whole elements for every rank.
                 let ranks = plan.ranks.len().max(1) as u64;
                 (grains(min.next_multiple_of(ranks)), grains(max / ranks * ranks))

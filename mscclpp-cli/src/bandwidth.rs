@@ -10,7 +10,10 @@ pub(crate) fn bus_factor(kind: CollectiveKind, ranks: u32) -> f64 {
     let n = f64::from(ranks.max(1));
     match kind {
         CollectiveKind::AllReduce => 2.0 * (n - 1.0) / n,
-        CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => (n - 1.0) / n,
+        CollectiveKind::AllGather
+        | CollectiveKind::ReduceScatter
+        | CollectiveKind::AllToAll
+        | CollectiveKind::AllToAllV => (n - 1.0) / n,
         CollectiveKind::Broadcast
         | CollectiveKind::Reduce
         | CollectiveKind::SendRecv

@@ -120,7 +120,7 @@ const LARGE: [(u32, u32); 2] = [(8, 8), (8, 4)];
 /// The plans of the library's algorithms, the shortest first.
 fn plans(machines: [(u32, u32); 2]) -> Vec<(String, Value)> {
     let mut plans = Vec::new();
-    for algorithm in mscclpp_algorithms::all() {
+    for algorithm in mscclpp_algorithms::all().iter().chain(mscclpp_algorithms::counted()) {
         for (ranks, per_node) in machines.into_iter().filter(|&(ranks, per_node)| algorithm.supports(ranks, per_node)) {
             let mut spec = algorithm.spec(ranks, per_node);
             spec.collective.in_place |= algorithm.buffer_mode() == mscclpp_algorithms::BufferMode::InPlace;
@@ -186,11 +186,16 @@ fn required_keys(kind: OpKind, port: bool) -> Vec<&'static str> {
         OpClass::Data(..) if kind == OpKind::SwitchReduce => {
             vec!["buffer_type", "buffer_offset", "size", "dst_chunk", "channel_ids"]
         }
+        OpClass::Data(..) if kind.is_counted() => vec!["src_buff", "dst_buff", "count"],
         OpClass::Data(..) => vec!["src_buff", "dst_buff"],
         OpClass::Barrier => vec!["barrier_id", "num_threadblocks"],
         OpClass::Acquire | OpClass::Release => vec!["semaphore_ids"],
         OpClass::Pipeline => vec!["iter_context", "ops"],
-        OpClass::BlockSync | OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => vec![],
+        OpClass::ExchangeCounts
+        | OpClass::BlockSync
+        | OpClass::Signal { .. }
+        | OpClass::Wait { .. }
+        | OpClass::Flush => vec![],
     };
     if !port && !kind.channels().is_empty() {
         keys.push("channel_type");

@@ -76,7 +76,7 @@ pub mod plan {
     pub use mscclpp_plan::{Format, Plan, diff, graph, image, json, raw, stats, text};
 
     pub(crate) use mscclpp_plan::raw::{
-        BlockTable, BlockTables, BufferRef, ChannelTable, Expectation, Ids, LoopBody, Op, OpKind, Operand, Operands,
-        PlanTree, RankPlan, RemoteBuffer, Slice, ThreadBlock,
+        BlockTable, BlockTables, BufferRef, ChannelTable, Count, Expectation, Ids, LoopBody, Op, OpKind, Operand,
+        Operands, PlanTree, RankPlan, RemoteBuffer, Slice, ThreadBlock,
     };
 }

@@ -230,6 +230,7 @@ fn spec(attribute: &Attribute, params: &[Parameter], function: &str) -> TokenStr
         CollectiveKind::AllGather => quote!(AllGather),
         CollectiveKind::ReduceScatter => quote!(ReduceScatter),
         CollectiveKind::AllToAll => quote!(AllToAll),
+        CollectiveKind::AllToAllV => quote!(AllToAllV),
         CollectiveKind::SendRecv => quote!(SendRecv),
         CollectiveKind::Broadcast => quote!(Broadcast),
         CollectiveKind::Reduce => quote!(Reduce),

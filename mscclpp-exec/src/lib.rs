@@ -31,9 +31,6 @@
 //! which is on by default. Everything else compiles for Windows and macOS too.
 #![deny(unsafe_code)]
 
-#[cfg(feature = "process")]
-#[doc(hidden)]
-pub mod call_report;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 #[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]

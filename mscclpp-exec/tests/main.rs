@@ -5,6 +5,7 @@ mod algorithms;
 mod algorithms_run;
 mod checked;
 mod common;
+mod counts;
 mod default_plans;
 mod errors;
 mod evaluated;

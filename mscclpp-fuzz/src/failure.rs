@@ -60,6 +60,13 @@ pub struct UnsupportedPlan {
     pub what: String,
 }
 
+impl UnsupportedPlan {
+    pub(crate) fn counts() -> Self {
+        let what = "counts together with pipelines, or numbers out of range, expected neither".to_owned();
+        Self { path: "the whole plan".to_owned(), what }
+    }
+}
+
 impl fmt::Display for UnsupportedPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.what)

@@ -51,6 +51,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod at_counts;
 mod caller;
 mod clock;
 mod failure;
@@ -67,6 +68,7 @@ mod value;
 
 use std::ops::Range;
 
+pub use at_counts::at_counts;
 pub use failure::{Failure, UnsupportedPlan};
 use mscclpp_core::plan::raw::PlanTree;
 
@@ -185,7 +187,7 @@ impl<'p> ScheduleFuzzer<'p> {
         self
     }
 
-    /// Runs the plan once. The seed determines the sizes and the whole schedule; the same seed gives the same run on every machine.
+    /// Runs the plan once, a plan whose sizes are counts with a random table of them. The seed determines the sizes and the whole schedule; the same seed gives the same run on every machine.
     ///
     /// # Cost
     /// A launch takes about as many steps as the plan moves vectors if a chunk is a few hundred bytes.
@@ -195,6 +197,13 @@ impl<'p> ScheduleFuzzer<'p> {
     /// is too large even when it is scaled down: more than 8192 threads and ports, or 2²⁴ cells of memory.
     pub fn run(&self, seed: u64) -> Result<Outcome, UnsupportedPlan> {
         let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        if self.plan.is_counted() {
+            let (ranks, max) = (self.plan.ranks.len(), 1 + random.below(3));
+            let counts: Vec<Vec<u32>> =
+                (0..ranks).map(|_| (0..ranks).map(|_| random.below(max + 1) as u32).collect()).collect();
+            let fixed = at_counts(self.plan, &counts, max as u32).ok_or_else(UnsupportedPlan::counts)?;
+            return ScheduleFuzzer { plan: &fixed, ..*self }.run(seed);
+        }
         let mut scales = self.scales(&mut random);
         // Of a generator of its own, so that the schedules of a seed are those of full chunks.
         let mut uneven = Random::new(seed.wrapping_mul(0x9fb2_1c65_1e98_df25) ^ 0x5851_f42d_4c95_7f2d);

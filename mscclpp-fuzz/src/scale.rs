@@ -108,7 +108,7 @@ pub(super) fn parts(plan: &PlanTree) -> (u32, u32) {
     let most = |chunks: fn(&RankPlan) -> u32| plan.ranks.iter().map(chunks).max().unwrap_or(0);
     let (input, output) = (most(|rank| rank.input_chunks), most(|rank| rank.output_chunks));
     let parts = match plan.collective.kind {
-        K::AllGather | K::ReduceScatter | K::AllToAll => (plan.ranks.len() as u32).max(1),
+        K::AllGather | K::ReduceScatter | K::AllToAll | K::AllToAllV => (plan.ranks.len() as u32).max(1),
         _ => 1,
     };
     (parts, input.max(output) / parts)

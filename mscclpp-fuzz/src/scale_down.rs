@@ -307,6 +307,8 @@ impl ScaleDown<'_> {
             OpClass::Acquire => push(Opcode::Acquire { semaphores: self.semaphores(at)? }),
             OpClass::Release => push(Opcode::Release { semaphores: self.semaphores(at)? }),
             OpClass::Pipeline => return at.refuse("a pipeline inside a pipeline"),
+            OpClass::ExchangeCounts => return at.refuse("counts without a table of them"),
+            OpClass::Data(..) if op.kind.is_counted() => return at.refuse("a count without a table of counts"),
             OpClass::Data(flow, function) => self.data(at, flow, function)?.into_iter().for_each(push),
         }
         Ok(())

@@ -81,7 +81,7 @@ impl<'p> Oracle<'p> {
                 let part = u64::from(tables.outputs / ranks).max(1) * size;
                 token(launch, (cell / part) as u32, cell % part)
             }
-            K::AllToAll => {
+            K::AllToAll | K::AllToAllV => {
                 let part = u64::from(tables.outputs / ranks).max(1) * size;
                 token(launch, (cell / part) as u32, u64::from(rank) * part + cell % part)
             }

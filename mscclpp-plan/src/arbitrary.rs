@@ -8,8 +8,8 @@ use proptest::sample::select;
 use mscclpp_plan::collective::{Collective, CollectiveKind};
 use mscclpp_plan::origin::{Origin, Origins, SourceLocation};
 use mscclpp_plan::raw::{
-    BlockTable, BlockTables, BufferRef, ChannelTable, Expectation, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan,
-    RemoteBuffer, Slice, ThreadBlock,
+    BlockTable, BlockTables, BufferRef, ChannelTable, Count, Expectation, LoopBody, Op, OpKind, Operand, PlanTree,
+    RankPlan, RemoteBuffer, Slice, ThreadBlock,
 };
 use mscclpp_plan::types::{BlockSync, BufferKind, ChannelKind, Protocol, ReduceOp};
 
@@ -61,7 +61,8 @@ fn op(depth: u32) -> BoxedStrategy<Op> {
             channel,
             reduce,
             sync,
-            slice: slice.map(|(index, of)| Slice { index, count: of }),
+            slice: slice.filter(|(index, _)| index % 3 > 0).map(|(index, of)| Slice { index, count: of }),
+            count: slice.filter(|(index, _)| index % 3 < 2).map(|(sender, receiver)| Count { sender, receiver }),
             srcs: srcs.into(),
             dsts: dsts.into(),
             ids: ids.into(),
@@ -110,12 +111,13 @@ fn rank() -> impl Strategy<Value = RankPlan> {
 }
 
 fn collective() -> impl Strategy<Value = Collective> {
-    let kind = (0..9_usize, number(), number()).prop_map(|(which, input, output)| {
+    let kind = (0..10_usize, number(), number()).prop_map(|(which, input, output)| {
         [
             CollectiveKind::AllReduce,
             CollectiveKind::AllGather,
             CollectiveKind::ReduceScatter,
             CollectiveKind::AllToAll,
+            CollectiveKind::AllToAllV,
             CollectiveKind::SendRecv,
             CollectiveKind::Broadcast,
             CollectiveKind::Reduce,

@@ -17,6 +17,9 @@ pub enum CollectiveKind {
     ReduceScatter,
     /// Rank `r` ends with part `r` of every rank's input.
     AllToAll,
+    /// As `AllToAll`, with parts whose lengths are counts known at run time. A rank's input is its parts for rank 0, 1, …, one
+    /// directly after the other, and its output the parts that it receives from rank 0, 1, …
+    AllToAllV,
     /// Rank `r` sends its input to rank `r + 1` (modulo the number of ranks).
     SendRecv,
     /// Every rank ends with the root's input.
@@ -42,11 +45,12 @@ pub enum CollectiveKind {
 
 impl CollectiveKind {
     /// Those whose chunk counts follow from the number of ranks.
-    const FIXED: [Self; 7] = [
+    const FIXED: [Self; 8] = [
         Self::AllReduce,
         Self::AllGather,
         Self::ReduceScatter,
         Self::AllToAll,
+        Self::AllToAllV,
         Self::SendRecv,
         Self::Broadcast,
         Self::Reduce,
@@ -63,10 +67,10 @@ impl CollectiveKind {
     }
 
     /// Returns the alignment of chunks in bytes unless a program or plan text states one: 16, at which devices move whole
-    /// vectors, and 1 for `Custom`, whose chunks are exact to the element.
+    /// vectors, and 1 for `Custom` and `AllToAllV`, whose chunks are exact to the element.
     pub const fn default_alignment(self) -> u32 {
         match self {
-            Self::Custom { .. } => 1,
+            Self::Custom { .. } | Self::AllToAllV => 1,
             _ => 16,
         }
     }
@@ -78,6 +82,7 @@ impl CollectiveKind {
             Self::AllGather => "allgather",
             Self::ReduceScatter => "reducescatter",
             Self::AllToAll => "alltoall",
+            Self::AllToAllV => "alltoallv",
             Self::SendRecv => "sendrecv",
             Self::Broadcast => "broadcast",
             Self::Reduce => "reduce",
@@ -115,7 +120,7 @@ impl Collective {
         let factor = self.chunk_factor;
         let all = num_ranks.checked_mul(factor)?;
         Some(match self.kind {
-            CollectiveKind::AllReduce | CollectiveKind::AllToAll => (all, all),
+            CollectiveKind::AllReduce | CollectiveKind::AllToAll | CollectiveKind::AllToAllV => (all, all),
             CollectiveKind::Broadcast | CollectiveKind::Reduce => (all, all),
             CollectiveKind::AllGather => (factor, all),
             CollectiveKind::ReduceScatter => (all, factor),

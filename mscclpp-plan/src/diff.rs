@@ -221,6 +221,7 @@ fn same(left: &Op, right: &Op) -> bool {
         && left.reduce == right.reduce
         && left.sync == right.sync
         && left.slice == right.slice
+        && left.count == right.count
         && left.srcs == right.srcs
         && left.dsts == right.dsts
         && left.num_blocks == right.num_blocks

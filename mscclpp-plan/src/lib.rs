@@ -42,6 +42,6 @@ pub mod types;
 pub use format::Format;
 pub use image::plan::Plan;
 pub(crate) use raw::{
-    BlockTable, BlockTables, BufferRef, ChannelTable, Expectation, IdList, Ids, LoopBody, Op, OpClass, OpKind, Operand,
-    Operands, PlanTree, RankPlan, RemoteBuffer, Slice, ThreadBlock,
+    BlockTable, BlockTables, BufferRef, ChannelTable, Count, Expectation, IdList, Ids, LoopBody, Op, OpClass, OpKind,
+    Operand, Operands, PlanTree, RankPlan, RemoteBuffer, Slice, ThreadBlock,
 };

@@ -76,6 +76,16 @@ pub struct Slice {
     pub count: u32,
 }
 
+/// An entry of the table of counts of a launch: the number of elements that rank `sender` has for rank `receiver`. Row `sender` is
+/// what that rank's caller passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Count {
+    /// The rank that passes it, which is its row.
+    pub sender: u32,
+    /// Its position in the row.
+    pub receiver: u32,
+}
+
 /// The repeated part of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopBody {
@@ -105,6 +115,8 @@ pub struct Op {
     pub sync: BlockSync,
     /// The part of every operand that this block processes; `None` for whole operands.
     pub slice: Option<Slice>,
+    /// The number of elements, of every operand from its beginning, that it processes; on counted data operations.
+    pub count: Option<Count>,
     /// Sources.
     pub srcs: Operands,
     /// Destinations.
@@ -130,6 +142,7 @@ impl Op {
             reduce: None,
             sync: BlockSync::None,
             slice: None,
+            count: None,
             srcs: Operands::new(),
             dsts: Operands::new(),
             ids: Ids::new(),

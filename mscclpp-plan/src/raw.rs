@@ -1,7 +1,7 @@
 //! Plans as trees of Rust values, for tools that read, change or create them: nothing of what a value says is checked. Formats
 //! and operations may be extended in any version; programs that only run plans need [`Plan`](super::Plan).
 
-pub use super::op::{BufferRef, Ids, LoopBody, Op, OpKind, Operand, Operands, Slice};
+pub use super::op::{BufferRef, Count, Ids, LoopBody, Op, OpKind, Operand, Operands, Slice};
 #[doc(hidden)]
 pub use super::op::{Flow, Function, Grain, IdList, OpClass, Opcode, Packets, Side, Transfer};
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
-use crate::collective::Collective;
+use crate::collective::{Collective, CollectiveKind};
 use crate::origin::{Origin, Origins};
 use crate::types::{BufferKind, ChannelKind, Protocol, ReduceOp};
 
@@ -48,6 +48,15 @@ pub struct PlanTree {
 }
 
 impl PlanTree {
+    /// Returns whether the sizes of operations are counts that launches pass.
+    pub fn is_counted(&self) -> bool {
+        fn any(ops: &[Op]) -> bool {
+            ops.iter().any(|op| op.kind.is_counted() || op.body.as_ref().is_some_and(|body| any(&body.ops)))
+        }
+        self.collective.kind == CollectiveKind::AllToAllV
+            || self.ranks.iter().flat_map(|rank| &rank.blocks).any(|block| any(&block.ops))
+    }
+
     /// Returns the reductions that the operations perform, each once, in the order of [`ReduceOp`].
     pub fn reductions(&self) -> Vec<ReduceOp> {
         fn visit(ops: &[Op], found: &mut BTreeSet<ReduceOp>) {

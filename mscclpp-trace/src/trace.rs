@@ -126,7 +126,7 @@ impl Class {
         match kind.class() {
             OpClass::Data(..) if kind.is_reduce() => Self::Reduce,
             OpClass::Data(..) => Self::Copy,
-            OpClass::Wait { .. } | OpClass::Acquire | OpClass::Flush => Self::Wait,
+            OpClass::Wait { .. } | OpClass::Acquire | OpClass::Flush | OpClass::ExchangeCounts => Self::Wait,
             OpClass::BlockSync | OpClass::Barrier | OpClass::Signal { .. } | OpClass::Release | OpClass::Pipeline => {
                 Self::Sync
             }

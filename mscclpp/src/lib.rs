@@ -321,6 +321,8 @@ mod pages {
     struct Pipelines;
     #[doc = include_str!("../../docs/learn/hierarchies.md")]
     struct Hierarchies;
+    #[doc = include_str!("../../docs/learn/counts.md")]
+    struct Counts;
     #[doc = include_str!("../../docs/learn/debugging.md")]
     struct Debugging;
     #[doc = include_str!("../../docs/learn/calls.md")]

@@ -83,6 +83,10 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         ],
     ),
     (
+        "mscclpp-exec/tests/counts.rs",
+        &[(Code::CountOverflow, "overflow_is_the_same_verdict_everywhere_and_moves_nothing")],
+    ),
+    (
         "mscclpp-exec/tests/process/failures.rs",
         &[(Code::LostRank, "lost_rank_is_reported"), (Code::CallMismatch, "different_calls_are_reported")],
     ),

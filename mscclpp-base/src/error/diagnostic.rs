@@ -21,7 +21,10 @@ impl Error {
             Self::TooLarge { .. } => Code::MessageTooLarge,
             Self::FixedReduction { .. } => Code::FixedReduction,
             Self::UnsupportedAccumulator { .. } => Code::NoSuchReduction,
+            Self::CountOverflow(_) => Code::CountOverflow,
             Self::BufferSize { .. }
+            | Self::CountRow { .. }
+            | Self::CountMode { .. }
             | Self::BufferCount { .. }
             | Self::ElementType { .. }
             | Self::ForeignBuffers { .. }

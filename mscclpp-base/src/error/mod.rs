@@ -3,6 +3,7 @@
 #[cfg(feature = "process")]
 mod aborted;
 pub mod channel;
+mod counts;
 mod diagnostic;
 pub mod driver;
 pub mod jit;
@@ -13,6 +14,7 @@ pub mod unavailable;
 
 #[cfg(feature = "process")]
 pub use aborted::LaunchAborted;
+pub use counts::{CountLimit, CountOverflow};
 pub use late::LateData;
 pub use mscclpp_core::diag::{ErrorKind, RootCause};
 pub use stall::path;
@@ -122,6 +124,30 @@ pub enum Error {
         dtype: DataType,
         /// The requested accumulator type.
         accumulate: AccumType,
+    },
+    /// Counts exceed what the launch has room for. All ranks return the same, no data was moved, and the next launch may follow.
+    #[error(transparent)]
+    CountOverflow(CountOverflow),
+    /// A row of counts does not have an entry for every rank.
+    #[error("rank {rank} passes {found} counts, expected {expected}, one for each rank")]
+    CountRow {
+        /// The rank.
+        rank: u32,
+        /// Number of ranks.
+        expected: u32,
+        /// Entries of the row.
+        found: usize,
+    },
+    /// Counts are passed to a plan that has none, or none to a plan that has them.
+    #[error(
+        "plan `{plan}` {}",
+        if *counted { "takes counts: call `launch_counted`" } else { "has no counts: call `launch`" }
+    )]
+    CountMode {
+        /// The plan.
+        plan: String,
+        /// Whether the plan takes counts.
+        counted: bool,
     },
     /// A buffer has the wrong length.
     #[error("{buffer} of rank {rank} has {found} bytes, expected {expected} bytes")]

@@ -21,6 +21,9 @@ impl Error {
             | Self::FixedReduction { .. }
             | Self::UnsupportedAccumulator { .. }
             | Self::BufferSize { .. }
+            | Self::CountOverflow(_)
+            | Self::CountRow { .. }
+            | Self::CountMode { .. }
             | Self::BufferCount { .. }
             | Self::ElementType { .. }
             | Self::ForeignBuffers { .. }
@@ -82,6 +85,7 @@ impl Error {
         match self {
             Self::CrossNodeAccess { rank, .. }
             | Self::BufferSize { rank, .. }
+            | Self::CountRow { rank, .. }
             | Self::DroppedBuffer { rank, .. }
             | Self::Select { rank, .. }
             | Self::NoPlan { rank, .. }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
+use super::counts::count_words;
 use super::fifo::Fifo;
 use super::program::ResolvedPlan;
 use super::table::Table;
@@ -20,6 +21,10 @@ pub struct Counters {
     pub barriers: Box<[AtomicU64]>,
     /// One queue per proxy.
     pub fifos: Box<[Fifo]>,
+    /// Number of channels, after which the inbound counters are the words of the tables of counts.
+    channels: usize,
+    /// By rank: number of the last launch whose table of counts the rank has found valid.
+    accepted_counts: Box<[AtomicU64]>,
 }
 
 /// Signals that arrived, per channel.
@@ -42,13 +47,30 @@ impl Counters {
         }
     }
 
+    /// Returns a word of the tables of counts of a plan that has them.
+    pub(super) fn count_word(&self, word: usize) -> &AtomicU64 {
+        self.inbound((self.channels + word) as u32)
+    }
+
+    /// Records that a rank has found the table of counts of a launch valid.
+    pub(super) fn accept_counts(&self, rank: u32, number: u64) {
+        if let Some(accepted) = self.accepted_counts.get(rank as usize) {
+            accepted.store(number, Relaxed);
+        }
+    }
+
+    /// Returns whether a rank has found the table of counts of a launch valid.
+    pub(super) fn accepts_counts(&self, rank: u32, number: u64) -> bool {
+        self.accepted_counts.get(rank as usize).is_some_and(|accepted| accepted.load(Relaxed) == number)
+    }
+
     /// Creates the counters of all ranks in this process.
     pub fn new(program: &ResolvedPlan) -> Self {
-        Self::with_inbound(program, Inbound::Own(zeros(program.channels.len())))
+        Self::with_inbound(program, Inbound::Own(zeros(program.channels.len() + count_words(program))))
     }
 
     /// Creates the counters of a process that shares its signals with others: line `c` of `cells` belongs to channel
-    /// `c`.
+    /// `c`, and those after the channels to the [words of counts](count_words).
     #[cfg(feature = "process")]
     pub fn shared(program: &ResolvedPlan, cells: SharedCacheLines) -> Self {
         Self::with_inbound(program, Inbound::Shared(cells))
@@ -61,6 +83,8 @@ impl Counters {
             semaphores: program.semaphores.iter().map(|_| AtomicI64::new(0)).collect(),
             barriers: zeros(program.barriers.len()),
             fifos: program.proxies.iter().map(|_| Fifo::new()).collect(),
+            channels: program.channels.len(),
+            accepted_counts: zeros(if program.is_counted { program.shape.ranks as usize } else { 0 }),
         };
         counters.reset(program);
         counters
@@ -73,7 +97,7 @@ impl Counters {
             #[cfg(feature = "process")]
             Inbound::Shared(_) => {}
         }
-        for counter in self.expected.iter().chain(&self.barriers) {
+        for counter in self.expected.iter().chain(&self.barriers).chain(&self.accepted_counts) {
             counter.store(0, Relaxed);
         }
         for (semaphore, of) in self.semaphores.iter().zip(&program.semaphores) {

@@ -30,6 +30,8 @@ impl<'a> Launch<'a> {
             Transfer::Unpack => self.unpack(worker, instr, state),
             Transfer::Forward => self.forward(worker, instr, state),
             Transfer::Reduce => self.reduce(worker, instr, state),
+            // Its count is that of a rank: `copy_counted`.
+            Transfer::CopyCounted => Progress::Next,
         }
     }
 

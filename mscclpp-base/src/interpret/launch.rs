@@ -1,8 +1,9 @@
 //! One launch as a worker sees it, and how thread blocks make progress in it.
 
 use super::counters::Counters;
+use super::counts::CountRows;
 use super::params::Params;
-use super::program::{Block, Instr, Opcode, Operand, ResolvedPlan, Space};
+use super::program::{Block, Instr, Opcode, Operand, ResolvedPlan, Space, Transfer};
 use super::remote::Remote;
 use super::state::{AgentState, Position};
 use super::timeline::{Recorder, Unrecorded};
@@ -22,6 +23,10 @@ pub struct Launch<'a> {
     pub flag: u32,
     /// Whether a plan with double scratch uses its second half, as it does in every other launch.
     pub second_half: bool,
+    /// The rows that ranks of this process pass to a plan with counts, and the number of the plan's launch, which is at least 1. The
+    /// parity of numbers of successive launches of a plan differs, unless no two launches overlap.
+    pub counts: Option<CountRows<'a>>,
+    pub counts_number: u64,
     /// Whether each counter is written by one thread only, so that counters need no atomic read-modify-write
     /// instructions.
     pub exclusive: bool,
@@ -122,6 +127,8 @@ impl<'a> Launch<'a> {
         match instr.action {
             // The threads of a block are one agent.
             Opcode::Nop => Progress::Next,
+            Opcode::Transfer(Transfer::CopyCounted) => self.copy_counted(worker, instr, code.rank, state),
+            Opcode::ExchangeCounts => self.exchange_counts(code.rank, state),
             Opcode::Transfer(transfer) => self.run_transfer(transfer, worker, instr, state),
             Opcode::Port { flush, .. } => self.port(code, instr, state, flush),
             Opcode::PortForward => self.port_forward(worker, code, instr, state),

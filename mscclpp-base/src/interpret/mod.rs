@@ -9,6 +9,7 @@
 //! windows, `min`, `max`, `prod` and `avg` compute what their names say, and double scratch applies to plain data too.
 
 mod counters;
+mod counts;
 mod data;
 mod divide;
 mod fifo;
@@ -31,6 +32,7 @@ mod table;
 pub mod timeline;
 
 pub use counters::Counters;
+pub use counts::{CountRow, CountRows, count_words};
 pub use data::copy;
 pub use fifo::Trigger;
 pub use launch::{Launch, Progress, Worker};

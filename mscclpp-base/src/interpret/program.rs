@@ -1,7 +1,8 @@
 //! A resolved plan: flat tables with every index resolved and nothing that depends on a message's size.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
-use mscclpp_core::plan::raw::OpKind;
+use mscclpp_core::plan::raw::{Count, OpKind};
 pub use mscclpp_core::plan::raw::{Opcode, Transfer};
 use mscclpp_core::types::{ChannelKind, ReduceOp};
 
@@ -15,6 +16,8 @@ pub struct ResolvedPlan {
     pub plan: Plan,
     pub shape: Shape,
     pub double_scratch: bool,
+    /// Whether the sizes of operations are counts that launches pass.
+    pub is_counted: bool,
     pub reuse_resources: bool,
     pub reductions: Reductions,
     /// Whether an operation writes to an input.
@@ -82,6 +85,8 @@ pub struct Instr {
     pub ids: u32,
     /// Slice of every operand: index and number of slices.
     pub slice: (u32, u32),
+    /// The number of elements of a counted operation.
+    pub counted: Option<Count>,
     /// For barriers, the number of participating thread blocks; for loops, the number of chunks that the loop covers.
     pub count: u32,
     /// For loops: number of instructions of the body.
@@ -107,6 +112,7 @@ impl Instr {
         first_id: 0,
         ids: 0,
         slice: (0, 1),
+        counted: None,
         count: 0,
         body: 0,
         unit: 0,
@@ -188,6 +194,11 @@ pub struct Barrier {
 }
 
 impl ResolvedPlan {
+    /// Returns whether chunks of inputs and outputs begin where the counts before them end.
+    pub fn is_packed(&self) -> bool {
+        self.shape.collective.kind == CollectiveKind::AllToAllV
+    }
+
     /// Returns the number of an operation's sources before the last one if it copies or packs one source to several
     /// destinations, and all of its sources are therefore equal; otherwise 0.
     pub fn repeated_srcs(&self, instr: &Instr) -> u32 {

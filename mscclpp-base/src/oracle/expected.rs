@@ -69,7 +69,7 @@ impl Expected {
                 copied((u64::from(rank) + ranks - u64::from(self.distance) % ranks) % ranks, index)
             }
             CollectiveKind::Broadcast => copied(self.collective.root.into(), index),
-            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => {
+            CollectiveKind::AllToAllV | CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => {
                 ExpectedElement { value: 0.0, tolerance: f64::INFINITY }
             }
         }

@@ -109,7 +109,8 @@ pub fn place_in_caller_memory(program: &mut ResolvedPlan, own_rank: u32) -> Plac
                     (false, false) => uses[slot].record(&range, PEER_READS),
                 }
                 // The windows of all iterations cover operands that are no longer than the loop.
-                if writes && (at >= loop_end || operand.size <= loop_chunks) {
+                // A counted operation writes a part of its chunk.
+                if writes && instr.counted.is_none() && (at >= loop_end || operand.size <= loop_chunks) {
                     let (part, of) = instr.slice;
                     let found = parts.entry((slot, range.start, range.end, of)).or_default();
                     if found.insert(part) && found.len() as u32 == of {

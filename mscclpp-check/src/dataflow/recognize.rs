@@ -33,6 +33,7 @@ pub(super) fn described(kind: CollectiveKind) -> &'static str {
         K::AllGather => "an all-gather",
         K::ReduceScatter => "a reduce-scatter",
         K::AllToAll => "an all-to-all",
+        K::AllToAllV => "an all-to-all-v",
         K::SendRecv => "a send-receive",
         K::Broadcast => "a broadcast",
         K::Reduce => "a reduce",

@@ -211,7 +211,8 @@ impl<'m, 'p> Tracer<'m, 'p> {
                 | OpClass::Release
                 | OpClass::BlockSync
                 | OpClass::Barrier
-                | OpClass::Pipeline => {}
+                | OpClass::Pipeline
+                | OpClass::ExchangeCounts => {}
             }
         }
         let own = model.agents[agent].rank as u32;

@@ -283,6 +283,8 @@ impl Build<'_, '_> {
                 self.push(at, Action::Arrive(barrier));
             }
             OpClass::Signal { .. } | OpClass::Data(..) | OpClass::Flush | OpClass::BlockSync | OpClass::Pipeline => {}
+            // `counted` represents it by signals and waits.
+            OpClass::ExchangeCounts => {}
         }
     }
 

@@ -184,7 +184,7 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
                 }
             }
             // `on_barrier` synchronizes the thread blocks of a barrier.
-            OpClass::Barrier | OpClass::Pipeline => {}
+            OpClass::Barrier | OpClass::Pipeline | OpClass::ExchangeCounts => {}
         }
         if model.size.proves() && model.in_loop(step) && kind == OpKind::Nop {
             self.sync_in_iteration(number, step);

@@ -4,6 +4,7 @@ use super::super::access::access_site;
 use super::super::model::{Model, Space};
 use super::super::place::{LocatedOp, each};
 use super::shadow_memory::RecordedAccess;
+use crate::counted::POSITION;
 use mscclpp_plan::diag::{Code, Diagnostic, Site};
 use mscclpp_plan::raw::{Op, OpClass};
 use mscclpp_plan::types::{BufferKind, ChannelKind};
@@ -154,7 +155,7 @@ fn missing_sync(model: &Model, at: &LocatedOp, after: bool, other: usize) -> Opt
         OpClass::Wait { .. } => !after && leads_there(op),
         OpClass::Release => after && at.rank == other,
         OpClass::Acquire => !after && at.rank == other,
-        OpClass::BlockSync | OpClass::Barrier | OpClass::Pipeline => true,
+        OpClass::BlockSync | OpClass::Barrier | OpClass::Pipeline | OpClass::ExchangeCounts => true,
         OpClass::Data(..) | OpClass::Flush => false,
     };
     let next = if after { ops[index + 1..].iter().find(is_end) } else { ops[..index].iter().rev().find(is_end) };
@@ -162,7 +163,7 @@ fn missing_sync(model: &Model, at: &LocatedOp, after: bool, other: usize) -> Opt
     let signal = LocatedOp { op, ..*at };
     let (name, own) = (signal.display_name(model.plan), at.display_name(model.plan));
     let line = match signal.site(model.plan) {
-        Site::Source(place) => format!(" in line {}", place.line),
+        Site::Source(place) if place.line != POSITION => format!(" in line {}", place.line),
         _ => String::new(),
     };
     let (what, sync) = if after { ("after", "Before") } else { ("before", "After") };

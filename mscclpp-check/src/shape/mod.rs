@@ -224,7 +224,7 @@ fn chunk_counts(plan: &PlanTree, found: &mut Findings) {
     let (fits, demand) = match plan.collective.kind {
         K::AllGather => (output == input * ranks, "as many output chunks as input chunks of all ranks"),
         K::ReduceScatter => (input == output * ranks, "as many input chunks as output chunks of all ranks"),
-        K::AllReduce | K::AllToAll | K::Broadcast | K::Reduce => {
+        K::AllReduce | K::AllToAll | K::AllToAllV | K::Broadcast | K::Reduce => {
             (input == output && input % ranks == 0, "equal counts, divisible by the number of ranks")
         }
         K::SendRecv => (input == output, "equal counts"),

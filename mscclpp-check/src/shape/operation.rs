@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::super::place::{LocatedOp, remotes, switch};
 use super::{Findings, overlap};
 use mscclpp_plan::diag::{Code, Diagnostic};
-use mscclpp_plan::raw::{BufferRef, Flow, IdList, Op, OpKind, Operand, PlanTree, RemoteBuffer, Side};
+use mscclpp_plan::raw::{BufferRef, Count, Flow, IdList, Op, OpKind, Operand, PlanTree, RemoteBuffer, Side};
 use mscclpp_plan::types::{BlockSync, BufferKind};
 
 /// Reports the first finding about an operation.
@@ -29,7 +29,7 @@ pub(super) fn check(plan: &PlanTree, at: &LocatedOp, found: &mut Findings) {
 
 /// Returns whether an operation has only its kind.
 fn is_bare(op: &Op) -> bool {
-    (op.channel, op.reduce, op.sync, op.slice, op.num_blocks) == (None, None, BlockSync::None, None, 0)
+    (op.channel, op.reduce, op.sync, op.slice, op.count, op.num_blocks) == (None, None, BlockSync::None, None, None, 0)
         && op.srcs.is_empty()
         && op.dsts.is_empty()
         && op.ids.is_empty()
@@ -47,7 +47,7 @@ pub(super) fn bad<T>(code: Code, message: String) -> Result<T, (Code, String)> {
 }
 
 /// Checks the attributes that belong to some kinds only.
-fn kind(_: &PlanTree, at: &LocatedOp) -> Verdict {
+fn kind(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     let channels = op.kind.channels();
     let fits = match op.channel {
@@ -73,6 +73,21 @@ fn kind(_: &PlanTree, at: &LocatedOp) -> Verdict {
     }
     if op.sync != BlockSync::None {
         return bad(Code::BadOperands, "has a sync attribute, but plans represent block syncs as `nop`".to_owned());
+    }
+    let ranks = plan.ranks.len() as u32;
+    match op.count {
+        None if op.kind.is_counted() && op.kind.is_data() => {
+            return bad(Code::BadOperands, "has no count".to_owned());
+        }
+        Some(_) if !(op.kind.is_counted() && op.kind.is_data()) => {
+            return bad(Code::BadOperands, "has a count, but is not counted".to_owned());
+        }
+        Some(count) if count.sender.max(count.receiver) >= ranks => {
+            let Count { sender, receiver } = count;
+            let message = format!("has the count of ranks {sender} and {receiver}, expected ranks below {ranks}");
+            return bad(Code::RankOutOfRange, message);
+        }
+        _ => {}
     }
     match op.slice {
         Some(_) if !op.kind.is_data() => {

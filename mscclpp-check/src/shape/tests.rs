@@ -4,7 +4,8 @@ use crate::testing::plan;
 use mscclpp_plan::collective::CollectiveKind;
 use mscclpp_plan::diag::{Code, Diagnostics};
 use mscclpp_plan::raw::{
-    BlockTable, BufferRef, ChannelTable, Expectation, LoopBody, OpKind, Operand, PlanTree, RemoteBuffer, Slice,
+    BlockTable, BufferRef, ChannelTable, Count, Expectation, LoopBody, Op, OpKind, Operand, PlanTree, RemoteBuffer,
+    Slice,
 };
 use mscclpp_plan::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
 
@@ -23,7 +24,16 @@ fn valid() -> PlanTree {
                    ppkt.p#0 s0 > r0:3; repkt i0 s0 s1 > i0; respkt.m i0 s0 > i0 r0:2; recpkt i0 s0 > i0 s2; \
                    recspkt.m i0 s0 > i0 s2 r0:7; gstorepkt.w s0 > w0:1; rppkt.p#0 s0 > r0:5";
     let second = "wait.p#0; wait.p#1; wait.p#0; signal.m#0; wait.m#0; rlxsignal.m#1; rlxwait.m#1";
-    let plan = plan(&[&[first, "barrier#0=2; nop", packets], &[second]]);
+    let mut plan = plan(&[&[first, "barrier#0=2; nop", packets], &[second]]);
+    // The notation has no counts.
+    let ops = &mut plan.ranks[0].blocks[0].ops;
+    ops.push(Op::new(OpKind::ExchangeCounts, mscclpp_plan::origin::Origin::UNKNOWN));
+    let kinds =
+        [(OpKind::Copy, OpKind::CopyCounted), (OpKind::Put, OpKind::PutCounted), (OpKind::Get, OpKind::GetCounted)];
+    for (like, kind) in kinds {
+        let op = ops.iter().find(|op| op.kind == like).unwrap().clone();
+        ops.push(Op { kind, count: Some(Count { sender: 1, receiver: 0 }), ..op });
+    }
     let found = check(&plan);
     assert!(found.is_empty(), "{found}");
     plan
@@ -40,7 +50,7 @@ fn refused(code: Code, change: impl FnOnce(&mut PlanTree)) {
 
 /// Returns the codes of a plan whose first operation of a kind is changed.
 #[track_caller]
-fn refused_op(code: Code, kind: OpKind, change: impl FnOnce(&mut mscclpp_plan::raw::Op)) {
+fn refused_op(code: Code, kind: OpKind, change: impl FnOnce(&mut Op)) {
     refused(code, |plan| {
         let blocks = &mut plan.ranks[0].blocks;
         change(blocks.iter_mut().flat_map(|block| &mut block.ops).find(|op| op.kind == kind).unwrap());
@@ -166,6 +176,10 @@ fn attributes() {
     refused_op(Code::BadOperands, OpKind::Reduce, |op| op.reduce = None);
     refused_op(Code::BadOperands, OpKind::Copy, |op| op.reduce = Some(ReduceOp::Sum));
     refused_op(Code::BadOperands, OpKind::Wait, |op| op.sync = BlockSync::After);
+    refused_op(Code::BadOperands, OpKind::CopyCounted, |op| op.count = None);
+    refused_op(Code::BadOperands, OpKind::Copy, |op| op.count = Some(Count { sender: 0, receiver: 0 }));
+    refused_op(Code::BadOperands, OpKind::ExchangeCounts, |op| op.count = Some(Count { sender: 0, receiver: 0 }));
+    refused_op(Code::RankOutOfRange, OpKind::GetCounted, |op| op.count = Some(Count { sender: 0, receiver: 2 }));
     refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 2, count: 2 }));
     refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 0, count: 0 }));
     refused_op(Code::BadGroup, OpKind::Wait, |op| op.slice = Some(Slice { index: 0, count: 1 }));

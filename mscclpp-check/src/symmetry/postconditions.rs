@@ -25,7 +25,10 @@ impl Renumbering {
     /// postconditions that can be rotated.
     pub(super) fn new(plan: &PlanTree, own: u32, fuel: u64) -> Option<Self> {
         use CollectiveKind as K;
-        if !matches!(plan.collective.kind, K::AllReduce | K::AllGather | K::ReduceScatter | K::AllToAll | K::SendRecv) {
+        if !matches!(
+            plan.collective.kind,
+            K::AllReduce | K::AllGather | K::ReduceScatter | K::AllToAll | K::AllToAllV | K::SendRecv
+        ) {
             return None;
         }
         let tables = plan.ranks.first()?;

@@ -210,9 +210,9 @@ impl Counts {
 
     /// Rounds up to equal parts where the collective consists of parts, and warns if a single size was requested. Sizes that become equal are run once.
     fn for_plan(self, plan: &PlanTree) -> Result<Vec<u64>> {
-        use CollectiveKind::{AllGather, AllToAll, ReduceScatter};
+        use CollectiveKind::{AllGather, AllToAll, AllToAllV, ReduceScatter};
         let parts = match plan.collective.kind {
-            AllGather | ReduceScatter | AllToAll => plan.ranks.len() as u64,
+            AllGather | ReduceScatter | AllToAll | AllToAllV => plan.ranks.len() as u64,
             _ => 1,
         };
         let (dtype, mut counts) = (self.dtype, Vec::new());

@@ -8,7 +8,7 @@ use super::Communicator;
 use crate::metrics::Metrics;
 use crate::status::{CommunicatorStatus, Member, assemble};
 use mscclpp_base::error::Error;
-use mscclpp_exec::call_report::CallReport;
+use mscclpp_bootstrap::call_report::CallReport;
 
 /// How long ranks may take to report.
 const REPORT_TIME: Duration = Duration::from_millis(500);

@@ -11,7 +11,7 @@ use mscclpp_select::{Backend, OrderPolicy, Request};
 pub(super) const WORDS: usize = 5;
 
 /// The collectives that have no further values, by code - 1. Code 0 is a barrier.
-const COLLECTIVES: [CollectiveKind; 7] = [
+const COLLECTIVES: [CollectiveKind; 8] = [
     CollectiveKind::AllReduce,
     CollectiveKind::AllGather,
     CollectiveKind::ReduceScatter,
@@ -19,11 +19,12 @@ const COLLECTIVES: [CollectiveKind; 7] = [
     CollectiveKind::SendRecv,
     CollectiveKind::Broadcast,
     CollectiveKind::Reduce,
+    CollectiveKind::AllToAllV,
 ];
 /// Order policies have two bits.
 const _: () = assert!(OrderPolicy::ALL.len() == 4);
-const CUSTOM: u8 = 8;
-const TEST: u8 = 9;
+const CUSTOM: u8 = 9;
+const TEST: u8 = 10;
 
 /// Returns the words of a call: its request, `None` for a barrier, and the number of its source location.
 #[inline]
@@ -38,6 +39,7 @@ pub(super) fn encode(request: Option<&Request>, place: u32) -> [u64; WORDS] {
         CollectiveKind::SendRecv => (5, 0),
         CollectiveKind::Broadcast => (6, 0),
         CollectiveKind::Reduce => (7, 0),
+        CollectiveKind::AllToAllV => (8, 0),
         CollectiveKind::Custom { input, output } => (CUSTOM, pair(input, output)),
         CollectiveKind::Test { input, output } => (TEST, pair(input, output)),
     };
@@ -132,7 +134,7 @@ mod tests {
 
     #[test]
     fn other_words_are_no_call() {
-        for (byte, value) in [(0, 10), (1, 200), (2, 6)] {
+        for (byte, value) in [(0, TEST + 1), (1, 200), (2, 6)] {
             let mut codes = 1_u32.to_le_bytes();
             codes[byte] = value;
             assert_eq!(decode([0, 0, 0, 0, u32::from_le_bytes(codes).into()]), None);

@@ -6,7 +6,7 @@ use mscclpp_bootstrap::{JobReport, PendingCall, Presence, RankInfo};
 
 use super::verdict::verdict;
 use super::{CallStatus, CommunicatorStatus, RankState, RankStatus};
-use mscclpp_exec::call_report::CallReport;
+use mscclpp_bootstrap::call_report::CallReport;
 
 /// A rank of a communicator, and what is known of it.
 pub(crate) struct Member<'a> {

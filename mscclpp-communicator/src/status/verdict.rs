@@ -7,7 +7,7 @@ use mscclpp_bootstrap::PendingCall;
 use serde::Serialize;
 
 use super::{RankState, RankStatus};
-use mscclpp_exec::call_report::{CallReport, Culprits, call_text, find_culprits};
+use mscclpp_bootstrap::call_report::{CallReport, Culprits, call_text, find_culprits};
 
 /// Time after which a wait is reported: shorter ones are usual, because ranks are never equally fast.
 const LONG_WAIT: Duration = Duration::from_secs(1);
@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
     use crate::status::{CommunicatorStatus, Member, assemble};
-    use mscclpp_exec::call_report::ReportedCall;
+    use mscclpp_bootstrap::call_report::ReportedCall;
 
     const TWO_SECONDS: Duration = Duration::from_secs(2);
 

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::args::{AnyChunk, BlockArg, Blocks, ChunkList, PacketChunk};
+use super::args::{AnyChunk, BlockArg, Blocks, ChunkList, PacketChunk, RankArg};
 use super::program::Program;
 use super::rank::{Rank, Reduction};
 use super::recorder::{End, Transfer};
@@ -319,7 +319,31 @@ dsl! {
         /// # Cost
         /// The chunk's bytes on the wire.
         fn put(this, dst: AnyChunk, src: AnyChunk, at: Blocks) {
-            this.program.recorder().channel_move(&PUT, this.value, dst, src, &at);
+            this.program.recorder().channel_move(&PUT, this.value, dst, src, None, &at);
+        }
+
+        /// Copies as many elements of a chunk of this rank into a chunk of the peer as `sender` has for `receiver`, as
+        /// [`copy_counted`](super::Rank::copy_counted).
+        ///
+        /// # Ordering
+        /// As [`put`](Self::put).
+        fn put_counted(this, dst: AnyChunk, src: AnyChunk, sender: RankArg, receiver: RankArg, at: Blocks) {
+            let mut recorder = this.program.recorder();
+            if let count @ Some(_) = recorder.count(sender, receiver) {
+                recorder.channel_move(&PUT_COUNTED, this.value, dst, src, count, &at);
+            }
+        }
+
+        /// Copies as many elements of a chunk of the peer into a chunk of this rank as `sender` has for `receiver`, as
+        /// [`copy_counted`](super::Rank::copy_counted).
+        ///
+        /// # Ordering
+        /// As [`get`](Channel::get).
+        fn get_counted(this, dst: AnyChunk, src: AnyChunk, sender: RankArg, receiver: RankArg, at: Blocks) {
+            let mut recorder = this.program.recorder();
+            if let count @ Some(_) = recorder.count(sender, receiver) {
+                recorder.channel_move(&GET_COUNTED, this.value, dst, src, count, &at);
+            }
         }
 
         /// Stores a chunk of this rank as packets into the peer's scratch.
@@ -329,12 +353,12 @@ dsl! {
         /// # Cost
         /// Twice the chunk's bytes on the wire.
         fn put_packets(this, dst: PacketChunk, src: AnyChunk, at: Blocks) {
-            this.program.recorder().channel_move(&PUT_PACKETS, this.value, dst, src, &at);
+            this.program.recorder().channel_move(&PUT_PACKETS, this.value, dst, src, None, &at);
         }
 
         /// Forwards packets of the rank's own scratch into the peer's scratch, waiting for them.
         fn read_put_packets(this, dst: PacketChunk, src: PacketChunk, at: Blocks) {
-            this.program.recorder().channel_move(&READ_PUT_PACKETS, this.value, dst, src, &at);
+            this.program.recorder().channel_move(&READ_PUT_PACKETS, this.value, dst, src, None, &at);
         }
     }
 }
@@ -349,7 +373,7 @@ dsl! {
         /// # Ordering
         /// The peer must have published the data by a signal that was received.
         fn get(this, dst: AnyChunk, src: AnyChunk, at: Blocks) where [K: OnlyMemory] {
-            this.program.recorder().channel_move(&GET, this.value, dst, src, &at);
+            this.program.recorder().channel_move(&GET, this.value, dst, src, None, &at);
         }
 
         /// Reduces chunks of the peer into a chunk of this rank: `acc = acc ∘ others…`, or `to(dst)` another chunk.
@@ -382,7 +406,7 @@ dsl! {
 
         /// Forwards packets of the rank's own scratch into the peer's scratch, waiting for them.
         fn read_put_packets(this, dst: PacketChunk, src: PacketChunk, at: Blocks) {
-            this.program.recorder().channel_move(&READ_PUT_PACKETS, this.value, dst, src, &at);
+            this.program.recorder().channel_move(&READ_PUT_PACKETS, this.value, dst, src, None, &at);
         }
     }
 }
@@ -435,6 +459,8 @@ fn relax(op: &mut Op) {
 
 const PUT: Transfer = Transfer::new("put", OpKind::Put, End::Remote);
 const GET: Transfer = Transfer::new("get", OpKind::Get, End::Local);
+const PUT_COUNTED: Transfer = Transfer::new("put_counted", OpKind::PutCounted, End::Remote);
+const GET_COUNTED: Transfer = Transfer::new("get_counted", OpKind::GetCounted, End::Local);
 const PUT_PACKETS: Transfer = Transfer::new("put_packets", OpKind::PutPackets, End::Remote);
 const READ_PUT_PACKETS: Transfer = Transfer::new("read_put_packets", OpKind::ReadPutPackets, End::Remote);
 const PUT_WITH_SIGNAL: Transfer = Transfer::new("put_with_signal", OpKind::PutWithSignal, End::Remote);

@@ -1,9 +1,10 @@
 //! Ranks and their local operations.
 
-use super::args::{AnyChunk, BlockList, Blocks, ChunkList, PacketChunk, PacketList, RankArg, RankList};
+use super::args::{AnyChunk, BlockArg, BlockList, Blocks, ChunkList, PacketChunk, PacketList, RankArg, RankList};
 use super::buffer::{Buffer, Input, Output, Scratch};
 use super::channel::{MemoryChannel, PortChannel};
 use super::program::Program;
+use super::recorder::{End, Transfer};
 use super::semaphore::Semaphore;
 use super::value::{OpsValue, POISON};
 use crate::plan::OpKind;
@@ -170,12 +171,37 @@ dsl! {
         /// # Shapes and units
         /// Both have the same number of chunks and do not overlap.
         fn copy(this, dst: AnyChunk, src: AnyChunk, at: Blocks) {
-            this.program.recorder().local_move("copy", OpKind::Copy, this.id, dst, src, &at);
+            this.program.recorder().local_move(&COPY, this.id, dst, src, None, &at);
+        }
+
+        /// Gives the counts of this launch that the rank's caller passed to all ranks, and waits for those of all ranks:
+        /// the table of counts, with a row for every sender and an entry in it for every receiver.
+        ///
+        /// # Ordering
+        /// Every rank has begun this launch when the exchange ends, and its thread block is synchronized. Thread blocks that
+        /// use counts synchronize with it by a barrier.
+        /// # Cost
+        /// 8 bytes to every rank for each rank and buffer.
+        fn exchange_counts(this, block: BlockArg) {
+            this.program.recorder().exchange_counts(this.id, block);
+        }
+
+        /// Copies as many elements of a chunk of this rank to another one of this rank as `sender` has for `receiver`.
+        ///
+        /// # Shapes and units
+        /// All operations on a chunk have the same count. In an all-to-all-v, the count of chunk r of rank s's input and of
+        /// chunk s of rank r's output is that of s and r, and these chunks begin where the counts before them end. All other
+        /// chunks begin where they do for the maximum of the counts.
+        fn copy_counted(this, dst: AnyChunk, src: AnyChunk, sender: RankArg, receiver: RankArg, at: Blocks) {
+            let mut recorder = this.program.recorder();
+            if let count @ Some(_) = recorder.count(sender, receiver) {
+                recorder.local_move(&COPY_COUNTED, this.id, dst, src, count, &at);
+            }
         }
 
         /// Stores plain data as packets into the rank's own scratch.
         fn copy_packets(this, dst: PacketChunk, src: AnyChunk, at: Blocks) {
-            this.program.recorder().local_move("copy_packets", OpKind::CopyPackets, this.id, dst, src, &at);
+            this.program.recorder().local_move(&COPY_PACKETS, this.id, dst, src, None, &at);
         }
 
         /// Waits for packets in the rank's own scratch and stores their data.
@@ -183,7 +209,7 @@ dsl! {
         /// # Ordering
         /// Waits for packets of this launch; no signal is needed.
         fn unpack_packets(this, dst: AnyChunk, src: PacketChunk, at: Blocks) {
-            this.program.recorder().local_move("unpack_packets", OpKind::UnpackPackets, this.id, dst, src, &at);
+            this.program.recorder().local_move(&UNPACK_PACKETS, this.id, dst, src, None, &at);
         }
 
         /// Reduces chunks of this rank: `acc = acc ∘ others…` from left to right, or [`to`](Reduction::to) another chunk.
@@ -226,3 +252,8 @@ dsl! {
         }
     }
 }
+
+const COPY: Transfer = Transfer::new("copy", OpKind::Copy, End::Local);
+const COPY_COUNTED: Transfer = Transfer::new("copy_counted", OpKind::CopyCounted, End::Local);
+const COPY_PACKETS: Transfer = Transfer::new("copy_packets", OpKind::CopyPackets, End::Local);
+const UNPACK_PACKETS: Transfer = Transfer::new("unpack_packets", OpKind::UnpackPackets, End::Local);

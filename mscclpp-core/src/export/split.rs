@@ -37,7 +37,7 @@ fn split(op: Op, out: &mut Vec<Op>) {
             };
             sources(op, plain, most, out);
         }
-        OpClass::BlockSync | OpClass::Barrier | OpClass::Pipeline => out.push(op),
+        OpClass::BlockSync | OpClass::Barrier | OpClass::Pipeline | OpClass::ExchangeCounts => out.push(op),
     }
 }
 

@@ -118,6 +118,7 @@ impl Reader<'_> {
             "AllGather" => Some(CollectiveKind::AllGather),
             "ReduceScatter" => Some(CollectiveKind::ReduceScatter),
             "AllToAll" => Some(CollectiveKind::AllToAll),
+            "AllToAllV" => Some(CollectiveKind::AllToAllV),
             "SendRecv" => Some(CollectiveKind::SendRecv),
             "Broadcast" => Some(CollectiveKind::Broadcast),
             "Reduce" => Some(CollectiveKind::Reduce),

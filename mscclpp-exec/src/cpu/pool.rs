@@ -10,7 +10,7 @@ use super::plan_state::{Outcome, PlanState};
 use super::schedule::{LaunchSchedule, Plain, Runner, Schedule};
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::timeline::Stamps;
-use mscclpp_base::interpret::{Launch, Params, Worker};
+use mscclpp_base::interpret::{CountRow, CountRows, Launch, Params, Worker};
 use mscclpp_base::memory::Table;
 
 /// A launch, for the workers that take part in it.
@@ -23,6 +23,8 @@ pub(super) struct Job {
     pub(super) flag: u32,
     pub(super) workers: usize,
     pub(super) schedule: Schedule,
+    /// By rank; none for a plan without counts.
+    pub(super) counts: Arc<[CountRow]>,
     /// By thread block.
     pub(super) stamps: Option<Arc<[Mutex<Stamps>]>>,
 }
@@ -61,6 +63,8 @@ impl Job {
             // A launch starts when all ranks have finished the previous one, so the order of the halves does not
             // matter.
             second_half: self.flag.is_multiple_of(2),
+            counts: (!self.counts.is_empty()).then_some(CountRows { first: 0, rows: &self.counts }),
+            counts_number: self.number,
             exclusive: self.workers == 1,
             remote: None,
             peer_buffers_blocked: false,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use mscclpp_core::collective::Collective;
+use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::types::ReduceOp;
 
 use super::buffers::{Buffers, Part, zeroed_lines};
@@ -14,7 +14,7 @@ use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::timeline::Stamps;
-use mscclpp_base::interpret::{Params, ResolvedPlan, Space};
+use mscclpp_base::interpret::{CountRow, Params, ResolvedPlan, Space};
 use mscclpp_base::memory::check_available;
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::Line;
@@ -56,6 +56,16 @@ static_assertions::assert_impl_all!(PreparedPlan: Send, Sync);
 enum Slot<'a> {
     Read(&'a [u8]),
     Write(&'a mut [u8]),
+}
+
+/// Returns what each rank lends to an out-of-place launch.
+fn lent<'a, T: Element>(
+    inputs: &'a [impl AsRef<[T]>],
+    outputs: &'a mut [impl AsMut<[T]>],
+) -> impl Iterator<Item = [Slot<'a>; 2]> {
+    inputs.iter().zip(outputs).map(|(input, output)| {
+        [Slot::Read(bytemuck::cast_slice(input.as_ref())), Slot::Write(bytemuck::cast_slice_mut(output.as_mut()))]
+    })
 }
 
 impl Bound for PreparedPlan {
@@ -142,18 +152,60 @@ impl PreparedPlan {
         inputs: &[impl AsRef<[T]>],
         outputs: &mut [impl AsMut<[T]>],
     ) -> Result<(), Error> {
+        self.check_out_of_place::<T>(false)?;
+        let [input_len, output_len] = self.lens();
+        self.check_lens("input", Some(input_len), inputs.iter().map(|input| size_of_val(input.as_ref())))?;
+        self.check_lens("output", Some(output_len), outputs.iter_mut().map(|output| size_of_val(output.as_mut())))?;
+        self.execute(Arc::default(), lent(inputs, outputs))
+    }
+
+    /// Launches a plan whose sizes are counts: `counts[s][r]` elements are what rank `s` has for rank `r`; otherwise as
+    /// [`launch`](Self::launch).
+    ///
+    /// In an all-to-all-v, an input has the parts for rank 0, 1, … one directly after the other, and an output receives
+    /// those from rank 0, 1, …; both may have any length that the counts fit into. In other collectives every chunk begins where
+    /// it does for the largest counts. Elements of an output beyond the counts keep their values.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch); [`Error::CountRow`], [`Error::CountMode`]; [`Error::CountOverflow`] if a count is negative or
+    /// larger than a rank's part of the message, or the counts of a rank do not fit into a buffer. Then no data was moved.
+    pub fn launch_counted<T: Element, C: Copy + Into<i64>>(
+        &mut self,
+        inputs: &[impl AsRef<[T]>],
+        outputs: &mut [impl AsMut<[T]>],
+        counts: &[impl AsRef<[C]>],
+    ) -> Result<(), Error> {
+        self.check_out_of_place::<T>(true)?;
+        let packed = self.collective().kind == CollectiveKind::AllToAllV;
+        let lens = self.lens().map(|len| (!packed).then_some(len));
+        self.check_lens("input", lens[0], inputs.iter().map(|input| size_of_val(input.as_ref())))?;
+        self.check_lens("output", lens[1], outputs.iter_mut().map(|output| size_of_val(output.as_mut())))?;
+        if counts.len() != self.world.ranks as usize {
+            return Err(Error::BufferCount { buffer: "counts", expected: self.world.ranks, found: counts.len() });
+        }
+        let rooms = inputs.iter().zip(outputs.iter_mut());
+        let rooms = rooms.map(|(input, output)| [input.as_ref().len() as u64, output.as_mut().len() as u64]);
+        let rows = (0..).zip(counts).zip(rooms).map(|((rank, counts), room)| {
+            let counts: Box<[i64]> = counts.as_ref().iter().map(|count| (*count).into()).collect();
+            let (expected, found) = (self.world.ranks, counts.len());
+            if found == expected as usize {
+                Ok(CountRow { counts, room })
+            } else {
+                Err(Error::CountRow { rank, expected, found })
+            }
+        });
+        let rows = rows.collect::<Result<_, _>>()?;
+        self.execute(rows, lent(inputs, outputs))
+    }
+
+    fn check_out_of_place<T: Element>(&self, counted: bool) -> Result<(), Error> {
         self.check_type::<T>()?;
         self.check_place(false)?;
-        if self.program().writes_input {
-            return Err(Error::ReadOnlyInput { plan: self.program().plan.name().to_owned() });
+        let plan = || self.program().plan.name().to_owned();
+        if self.program().is_counted != counted {
+            return Err(Error::CountMode { plan: plan(), counted: self.program().is_counted });
         }
-        let [input_len, output_len] = self.lens();
-        self.check_lens("input", input_len, inputs.iter().map(|input| size_of_val(input.as_ref())))?;
-        self.check_lens("output", output_len, outputs.iter_mut().map(|output| size_of_val(output.as_mut())))?;
-        self.execute(inputs.iter().zip(outputs).map(|(input, output)| {
-            let (input, output) = (input.as_ref(), output.as_mut());
-            [Slot::Read(bytemuck::cast_slice(input)), Slot::Write(bytemuck::cast_slice_mut(output))]
-        }))
+        if self.program().writes_input { Err(Error::ReadOnlyInput { plan: plan() }) } else { Ok(()) }
     }
 
     /// Launches in place: `buffers[r]` is rank `r`'s input and output; as [`launch`](Self::launch) otherwise.
@@ -167,8 +219,9 @@ impl PreparedPlan {
         self.check_type::<T>()?;
         self.check_place(true)?;
         let lens = buffers.iter_mut().map(|buffer| size_of_val(buffer.as_mut()));
-        self.check_lens("in-place", self.lens()[0], lens)?;
+        self.check_lens("in-place", Some(self.lens()[0]), lens)?;
         self.execute(
+            Arc::default(),
             buffers.iter_mut().map(|buffer| [Slot::Write(bytemuck::cast_slice_mut(buffer.as_mut())), Slot::Read(&[])]),
         )
     }
@@ -186,9 +239,12 @@ impl PreparedPlan {
         }
         let ranks = buffers.num_ranks() as usize;
         let [first, second] = buffers.lens().unwrap_or_default();
-        self.check_lens("input", self.lens()[0], std::iter::repeat_n(first, ranks))?;
-        self.check_lens("output", self.lens()[1], std::iter::repeat_n(second, ranks))?;
-        self.execute(buffers.slots().map(|slots| slots.map(Slot::Write)))
+        self.check_lens("input", Some(self.lens()[0]), std::iter::repeat_n(first, ranks))?;
+        self.check_lens("output", Some(self.lens()[1]), std::iter::repeat_n(second, ranks))?;
+        if self.program().is_counted {
+            return Err(Error::CountMode { plan: self.program().plan.name().to_owned(), counted: true });
+        }
+        self.execute(Arc::default(), buffers.slots().map(|slots| slots.map(Slot::Write)))
     }
 
     /// Records a timeline of the following launches, until [`take_timeline`](Self::take_timeline).
@@ -234,14 +290,14 @@ impl PreparedPlan {
     fn check_lens(
         &self,
         buffer: &'static str,
-        expected: usize,
+        expected: Option<usize>,
         lens: impl ExactSizeIterator<Item = usize>,
     ) -> Result<(), Error> {
         if lens.len() != self.world.ranks as usize {
             return Err(Error::BufferCount { buffer, expected: self.world.ranks, found: lens.len() });
         }
         for (rank, found) in lens.enumerate() {
-            if found != expected {
+            if let Some(expected) = expected.filter(|expected| *expected != found) {
                 let (rank, expected, found) = (rank as u32, expected as u64, found as u64);
                 return Err(Error::BufferSize { rank, buffer, expected, found });
             }
@@ -277,7 +333,7 @@ impl PreparedPlan {
     }
 
     /// Lends every rank's two slots and its scratch, and runs the launch.
-    fn execute<'a>(&self, ranks: impl Iterator<Item = [Slot<'a>; 2]>) -> Result<(), Error> {
+    fn execute<'a>(&self, counts: Arc<[CountRow]>, ranks: impl Iterator<Item = [Slot<'a>; 2]>) -> Result<(), Error> {
         let mut launch_lock = lock(&self.world.launch_lock);
         launch_lock.launches += 1;
         let number = launch_lock.launches;
@@ -304,6 +360,7 @@ impl PreparedPlan {
             flag,
             workers,
             schedule: self.world.options.schedule,
+            counts,
             stamps: self.stamps.clone(),
         };
         self.context.begin();
@@ -339,6 +396,11 @@ impl PreparedPlan {
             _ => job.work(worker, 0),
         };
         let error = match (result, self.context.progress.outcome()) {
+            (Ok(()), Outcome::Finished) if self.program().is_counted => {
+                let held = self.world.table.hold();
+                let overflow = job.launch_schedule(held.memory(), Plain).launch.count_overflow();
+                return overflow.map_or(Ok(()), |overflow| Err(Error::CountOverflow(overflow)));
+            }
             (Ok(()), Outcome::Finished) => return Ok(()),
             (Ok(()), Outcome::Stalled) => {
                 let held = self.world.table.hold();

@@ -534,7 +534,12 @@ impl Inner {
         if expected != found {
             return Err(Error::RankCountMismatch { plan: plan.name().to_owned(), expected, found });
         }
-        let context = Arc::new(PlanState::new(self, resolve(plan)?)?);
+        let program = resolve(plan)?;
+        if program.is_counted {
+            let what = "sizes that are counts, which devices do not support, expected fixed sizes".into();
+            return Err(Error::InvalidPlan { path: "the whole plan".into(), what });
+        }
+        let context = Arc::new(PlanState::new(self, program)?);
         contexts.push(Arc::clone(&context));
         Ok(context)
     }

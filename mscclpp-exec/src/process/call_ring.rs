@@ -20,9 +20,9 @@ use mscclpp_bootstrap::{CAUSE_GRACE_PERIOD, odd_one_out};
 use super::plan_memory::{Parts, PlanMemory};
 use super::session::{CallHistory, Session, arrival_time, fnv};
 use super::told_calls::{ToldCall, ToldCalls};
-use crate::call_report::CallReport;
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::SharedCacheLines;
+use mscclpp_bootstrap::call_report::CallReport;
 
 /// Number of calls that a rank's ring has.
 const RING: u64 = 256;

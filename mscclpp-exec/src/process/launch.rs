@@ -10,7 +10,7 @@ use mscclpp_core::types::ReduceOp;
 use super::buffer::Shared;
 use super::calls::{BufferArgs, RING};
 use super::executor::Inner;
-use super::launch_loop::{LaunchEpoch, LaunchLoop};
+use super::launch_loop::{LaunchEpoch, LaunchLoop, launch};
 use super::plan::PlanState;
 use super::plan_memory::PlanMemory;
 use super::session::Session;
@@ -18,7 +18,7 @@ use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::timeline::Unrecorded;
-use mscclpp_base::interpret::{AgentState, Params, SLICES, Worker, copy};
+use mscclpp_base::interpret::{AgentState, CountRow, Params, SLICES, Space, Worker, copy};
 use mscclpp_base::message::Message;
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
 use mscclpp_base::shm::{Loan, Views};
@@ -163,12 +163,52 @@ impl PreparedPlan {
     /// After these the communicator has failed, and the contents of the output are unspecified.
     #[track_caller]
     pub fn launch<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
+        self.check_reads::<T>()?;
+        let loans = [Loan::Read(bytemuck::cast_slice(input)), Loan::Write(bytemuck::cast_slice_mut(output))];
+        self.execute(["input", "output"], loans, None)
+    }
+
+    /// Launches a plan whose sizes are counts: `counts[r]` elements are what this rank has for rank `r`; otherwise as
+    /// [`launch`](Self::launch).
+    ///
+    /// In an all-to-all-v, the input has the parts for rank 0, 1, … one directly after the other, and the output receives
+    /// those from rank 0, 1, …; both may have any length that the counts fit into, another one on every rank. In other
+    /// collectives every chunk begins where it does for the largest counts. Elements of the output beyond the counts keep their values.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch); [`Error::CountRow`], [`Error::CountMode`]. [`Error::CountOverflow`], the same on all ranks, if
+    /// a count is negative or larger than a rank's part of the message, or the counts of a rank do not fit into a
+    /// buffer. Then no data was moved, and the communicator remains usable.
+    #[track_caller]
+    pub fn launch_counted<T: Element, C: Copy + Into<i64>>(
+        &mut self,
+        input: &[T],
+        output: &mut [T],
+        counts: &[C],
+    ) -> Result<(), Error> {
+        self.check_reads::<T>()?;
+        let (expected, found) = (self.context.program.shape.ranks, counts.len());
+        if found != expected as usize {
+            return Err(Error::CountRow { rank: self.context.rank, expected, found });
+        }
+        let counts = counts.iter().map(|count| (*count).into()).collect();
+        let row = CountRow { counts, room: [input.len() as u64, output.len() as u64] };
+        // More than the largest counts need is not accessed.
+        let most = |len: usize, most: usize| if self.context.program.is_packed() { len.min(most) } else { len };
+        let (input_len, output_len) = (most(input.len(), self.input_len()), most(output.len(), self.output_len()));
+        let loans = [
+            Loan::Read(bytemuck::cast_slice(&input[..input_len])),
+            Loan::Write(bytemuck::cast_slice_mut(&mut output[..output_len])),
+        ];
+        self.execute(["input", "output"], loans, Some(&row))
+    }
+
+    fn check_reads<T: Element>(&self) -> Result<(), Error> {
         self.check::<T>(false)?;
         if self.context.program.writes_input {
             return Err(Error::ReadOnlyInput { plan: self.context.program.plan.name().to_owned() });
         }
-        let loans = [Loan::Read(bytemuck::cast_slice(input)), Loan::Write(bytemuck::cast_slice_mut(output))];
-        self.execute(["input", "output"], loans)
+        Ok(())
     }
 
     /// Launches out of place a plan that may overwrite its input.
@@ -179,7 +219,7 @@ impl PreparedPlan {
     pub fn launch_mut<T: Element>(&mut self, input: &mut [T], output: &mut [T]) -> Result<(), Error> {
         self.check::<T>(false)?;
         let loans = [Loan::Write(bytemuck::cast_slice_mut(input)), Loan::Write(bytemuck::cast_slice_mut(output))];
-        self.execute(["input", "output"], loans)
+        self.execute(["input", "output"], loans, None)
     }
 
     /// Launches in place: the buffer is input and output. In an all-gather the input is this rank's part of it, in a
@@ -190,7 +230,7 @@ impl PreparedPlan {
     #[track_caller]
     pub fn launch_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
         self.check::<T>(true)?;
-        self.execute(["buffer", "output"], [Loan::Write(bytemuck::cast_slice_mut(buffer)), Loan::Read(&[])])
+        self.execute(["buffer", "output"], [Loan::Write(bytemuck::cast_slice_mut(buffer)), Loan::Read(&[])], None)
     }
 
     /// Launches in place a plan whose operations do not write to this rank's buffer, such as a broadcast on its root.
@@ -205,7 +245,7 @@ impl PreparedPlan {
         if program.written[self.context.rank as usize] {
             return Err(Error::ReadOnlyInput { plan: program.plan.name().to_owned() });
         }
-        self.execute(["buffer", "output"], [Loan::Read(bytemuck::cast_slice(buffer)), Loan::Read(&[])])
+        self.execute(["buffer", "output"], [Loan::Read(bytemuck::cast_slice(buffer)), Loan::Read(&[])], None)
     }
 
     /// Returns whether a launch that follows `calls` others would wait for no other rank, if its slices are not registered: this rank
@@ -232,22 +272,32 @@ impl PreparedPlan {
     }
 
     #[track_caller]
-    fn execute(&mut self, names: [&'static str; SLOTS], loans: [Loan<'_>; SLOTS]) -> Result<(), Error> {
+    fn execute(
+        &mut self,
+        names: [&'static str; SLOTS],
+        loans: [Loan<'_>; SLOTS],
+        counts: Option<&CountRow>,
+    ) -> Result<(), Error> {
         let Self {
             inner, context, params, views, states, worker, id, mapped, scratch, last, copy_in, copy_out, ..
         } = self;
         let mut session = inner.session()?;
         let session = &mut *session;
         let lens = params.buffers(&context.program);
-        for (slot, loan) in loans.iter().enumerate() {
-            let (expected, found) = (lens[slot], loan.bytes().len() as u64);
-            if expected != found {
+        let program = &context.program;
+        if program.is_counted != counts.is_some() {
+            return Err(Error::CountMode { plan: program.plan.name().to_owned(), counted: program.is_counted });
+        }
+        // The buffers of packed chunks are as long as the caller has them.
+        let own_lens = loans.each_ref().map(|loan| loan.bytes().len() as u64);
+        for (slot, (expected, found)) in lens.into_iter().zip(own_lens).enumerate() {
+            if expected != found && !program.is_packed() {
                 return Err(Error::BufferSize { rank: session.rank(), buffer: names[slot], expected, found });
             }
         }
         let flag = session.next_flag()?;
-        let (second_half, wait_for_starts) = context.next_epoch(*id);
-        let epoch = LaunchEpoch { flag, second_half, wait_for_starts };
+        let (plan_launch, wait_for_starts) = context.next_epoch(*id);
+        let epoch = LaunchEpoch { flag, plan_launch, wait_for_starts, counts };
         let number = session.enter()?;
         let lender = Lender::new(session, context, last, &loans, number)?;
         if session.connections.uses_regions() {
@@ -281,15 +331,19 @@ impl PreparedPlan {
             for slot in (0..SLOTS).filter(|&slot| lender.copies[slot]) {
                 let (region, at) = lender.buffer_args.0[slot];
                 if let Some((memory, _)) = session.copies_in(region, number, slot) {
-                    memory.set_view(views, own + slot, session.own_local_rank, at..at + lens[slot]);
+                    memory.set_view(views, own + slot, session.own_local_rank, at..at + own_lens[slot]);
                 }
             }
-            copies(views, copy_in, true);
+            if program.is_packed() {
+                copies(views, &own_lens.map(|len| std::iter::once(0..len).collect()), true);
+            } else {
+                copies(views, copy_in, true);
+            }
             session.announce(number, *id, &lender.buffer_args);
             // Peers may wait for the start alone, and this rank may have nothing to do that wakes them.
             session.calls.unpark_peers(false);
             // From here on peers can access the buffers.
-            let revoke = Revoke { last, regions: &lender.regions, written, lens };
+            let revoke = Revoke { last, regions: &lender.regions, written, lens: own_lens };
             let (id, lasting) = (*id, lender.lasting);
             let has_sent = context.sends_to.is_empty();
             let mut launch_loop = LaunchLoop {
@@ -317,6 +371,23 @@ impl PreparedPlan {
                 }
             }
             std::mem::forget(revoke);
+            if counts.is_some() {
+                let launch = launch(context, params, launch_loop.views, number, epoch, false);
+                if let Some(overflow) = launch.count_overflow() {
+                    return Err(Error::CountOverflow(overflow));
+                }
+                if program.is_packed() {
+                    let packed = |(slot, chunks): (usize, &Vec<Range<u64>>)| {
+                        let space = [Space::Input, Space::Output][slot];
+                        let chunk = |chunk| launch.packed_chunk(context.rank, context.rank, space, chunk as u32);
+                        let chunks = chunks.iter().cloned().flatten().map(chunk);
+                        chunks.map(|(at, len)| at..at + len).collect::<Vec<_>>()
+                    };
+                    let written = [0, 1].map(|slot| packed((slot, &context.placement.copy_out[slot])));
+                    copies(launch_loop.views, &written, false);
+                    return Ok(());
+                }
+            }
             copies(launch_loop.views, copy_out, false);
             launch_loop.divide();
             Ok(())

@@ -6,7 +6,7 @@ use super::session::{Backoff, PARK_INTERVAL, Session};
 use super::timeline::Recorders;
 use mscclpp_base::error::{BlockedThreadBlock, Error};
 use mscclpp_base::interpret::timeline::Unrecorded;
-use mscclpp_base::interpret::{AgentState, Launch, Params, Progress, SLICES, Space, Worker};
+use mscclpp_base::interpret::{AgentState, CountRow, CountRows, Launch, Params, Progress, SLICES, Space, Worker};
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
 use mscclpp_base::shm::Views;
 use mscclpp_bootstrap::ActiveTimeout;
@@ -26,7 +26,7 @@ pub(super) struct LaunchLoop<'d> {
     /// Number of the call, and its id, which peers compare.
     pub(super) number: u64,
     pub(super) id: u64,
-    pub(super) epoch: LaunchEpoch,
+    pub(super) epoch: LaunchEpoch<'d>,
     /// Bytes of each rank's buffers, by slot.
     pub(super) lens: [u64; SLOTS],
     /// Whether the memory of this rank that peers access stays valid after the launch.
@@ -37,14 +37,16 @@ pub(super) struct LaunchLoop<'d> {
 
 /// Values that separate a launch's packets from those of earlier launches.
 #[derive(Clone, Copy)]
-pub(super) struct LaunchEpoch {
+pub(super) struct LaunchEpoch<'d> {
     /// Flag of its packets.
     pub(super) flag: u32,
-    /// Whether it uses the second half of double scratch.
-    pub(super) second_half: bool,
+    /// The number of the plan's launch, counted from 1; even ones use the second half of double scratch.
+    pub(super) plan_launch: u64,
     /// Whether its scratch layout differs from that of the plan's last launch: no rank may write to scratch before all
     /// have finished that launch.
     pub(super) wait_for_starts: bool,
+    /// What this rank passes to a plan with counts.
+    pub(super) counts: Option<&'d CountRow>,
 }
 
 /// Result of a pass over the thread blocks.
@@ -310,9 +312,16 @@ impl LaunchLoop<'_> {
                 continue;
             }
             let (view, part) = ((peer * SLICES) as usize + slot, at..at.saturating_add(self.lens[slot]));
+            // A peer's buffer of packed chunks has any length, up to that of the largest counts.
+            let within = |len: u64| if self.context.program.is_packed() { at..part.end.min(len) } else { part.clone() };
             let fits = match self.session.copies_in(number, self.number, slot) {
-                Some((memory, expected)) => at == expected && memory.set_view(self.views, view, local_rank, part),
-                None => self.session.region_of(local_rank, number).is_some_and(|it| self.views.set(view, &it, part)),
+                Some((memory, expected)) => {
+                    at == expected && memory.set_view(self.views, view, local_rank, within(memory.len()))
+                }
+                None => self.session.region_of(local_rank, number).is_some_and(|it| {
+                    let part = within(it.len() as u64);
+                    self.views.set(view, &it, part)
+                }),
             };
             if !fits {
                 let error = Error::DroppedBuffer { rank: self.session.rank(), peer, number };
@@ -427,11 +436,11 @@ pub(super) fn launch<'a>(
     params: &'a Params,
     views: &'a Views,
     number: u64,
-    epoch: LaunchEpoch,
+    epoch: LaunchEpoch<'a>,
     peer_buffers_blocked: bool,
 ) -> Launch<'a> {
     let PlanState { counters, program, .. } = context;
-    let LaunchEpoch { flag, second_half, .. } = epoch;
+    let LaunchEpoch { flag, plan_launch, counts, .. } = epoch;
     Launch {
         counters,
         program,
@@ -439,7 +448,9 @@ pub(super) fn launch<'a>(
         memory: views.memory(),
         number,
         flag,
-        second_half,
+        second_half: plan_launch.is_multiple_of(2),
+        counts: counts.map(|row| CountRows { first: context.rank, rows: std::slice::from_ref(row) }),
+        counts_number: plan_launch,
         exclusive: true,
         remote: None,
         peer_buffers_blocked,

@@ -11,7 +11,7 @@ use mscclpp_core::plan::Plan;
 use super::plan_memory::PlanMemory;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::sends;
-use mscclpp_base::interpret::{AgentState, Counters, Operand, ResolvedPlan, Space, resolve};
+use mscclpp_base::interpret::{AgentState, Counters, Operand, ResolvedPlan, Space, count_words, resolve};
 use mscclpp_base::passes::RankSchedule;
 use mscclpp_base::passes::place_in_caller_memory::Placement;
 use mscclpp_base::shm::SharedCacheLines;
@@ -24,8 +24,8 @@ pub(super) struct PlanState {
     nodes: Box<[u32]>,
     pub(super) placement: Placement,
     pub(super) counters: Counters,
-    /// After the lines of the channels, one line per thread block of any rank: its position, which ranks that wait long
-    /// write.
+    /// After the lines of the channels and of the tables of counts, one line per thread block of any rank: its
+    /// position, which ranks that wait long write.
     cache_lines: SharedCacheLines,
     /// This rank's thread blocks, as indices into the resolved plan's.
     pub(super) agents: Range<usize>,
@@ -63,7 +63,12 @@ const MAX_READS: u32 = 20;
 
 /// Returns the number of lines of a plan's counters and positions.
 pub(super) fn lines(program: &ResolvedPlan) -> usize {
-    program.channels.len() + program.agents.len()
+    first_position(program) + program.agents.len()
+}
+
+/// Returns the line of the first thread block's position.
+fn first_position(program: &ResolvedPlan) -> usize {
+    program.channels.len() + count_words(program)
 }
 
 impl PlanState {
@@ -117,17 +122,17 @@ impl PlanState {
         }
     }
 
-    /// Returns whether the next launch, with call id `id`, uses the second half of double scratch, and whether ranks
-    /// must synchronize first because the launch lays out scratch differently from the last one. The checks prove a
+    /// Returns the number of the next launch of the plan, with call id `id`, counted from 1, of which even ones use the
+    /// second half of double scratch, and whether ranks must synchronize first because the launch lays out scratch differently from the last one. The checks prove a
     /// plan's next launch only for the same size: with another size, chunks overlap other chunks of the last launch,
     /// which a slow rank may have yet to read.
-    pub(super) fn next_epoch(&self, id: u64) -> (bool, bool) {
+    pub(super) fn next_epoch(&self, id: u64) -> (u64, bool) {
         // Only one launch at a time holds the session, so these need no atomic read-modify-write instructions.
         let (before, last) = (self.launches.load(Relaxed), self.last.load(Relaxed));
         self.launches.store(before + 1, Relaxed);
         self.last.store(id, Relaxed);
         let uses_scratch = self.program.plain_scratch || self.program.shape.packets;
-        (!before.is_multiple_of(2), before > 0 && last != id && uses_scratch)
+        (before + 1, before > 0 && last != id && uses_scratch)
     }
 
     /// Returns whether the data of a port put to memory of this rank may arrive after the rank's operations have
@@ -166,7 +171,7 @@ impl PlanState {
 
     /// Records the position of a thread block of this rank in a call.
     pub(super) fn write_position(&self, agent: usize, call: u64, state: &AgentState) {
-        let line = self.cache_lines.line(self.program.channels.len() + agent);
+        let line = self.cache_lines.line(first_position(&self.program) + agent);
         line[0].store(0, Relaxed);
         fence(Release);
         for (word, value) in line[1..].iter().zip(state.to_words()) {
@@ -179,7 +184,7 @@ impl PlanState {
     /// not recorded it.
     #[cold]
     pub(super) fn position(&self, agent: usize, call: u64) -> Option<AgentState> {
-        let line = self.cache_lines.line(self.program.channels.len() + agent);
+        let line = self.cache_lines.line(first_position(&self.program) + agent);
         for _ in 0..MAX_READS {
             let recorded = line[0].load(Acquire);
             let words = std::array::from_fn(|i| line[1 + i].load(Relaxed));

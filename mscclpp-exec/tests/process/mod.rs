@@ -5,6 +5,7 @@
 
 #[path = "../../../mscclpp-fuzz/tests/corpus/mod.rs"]
 mod corpus;
+mod counts;
 mod failures;
 mod group;
 mod ports;

@@ -52,7 +52,7 @@ impl Collective {
         let ChunkCounts { num_ranks: ranks, input: _, output, distance } = extent;
         let Self { kind, root, .. } = *self;
         let (count, len) = match kind {
-            K::AllGather | K::AllToAll => (ranks, output / ranks.max(1)),
+            K::AllGather | K::AllToAll | K::AllToAllV => (ranks, output / ranks.max(1)),
             K::Reduce if rank != root => (0, 0),
             K::AllReduce | K::Reduce | K::ReduceScatter | K::SendRecv | K::Broadcast => (1, output),
             K::Custom { .. } | K::Test { .. } => (0, 0),
@@ -60,7 +60,7 @@ impl Collective {
         (0..count).map(move |from| {
             let content = match kind {
                 K::AllGather => OutputContent::Input { rank: from, chunk: 0 },
-                K::AllToAll => OutputContent::Input { rank: from, chunk: rank.saturating_mul(len) },
+                K::AllToAll | K::AllToAllV => OutputContent::Input { rank: from, chunk: rank.saturating_mul(len) },
                 K::Broadcast => OutputContent::Input { rank: root, chunk: 0 },
                 K::SendRecv => {
                     let ranks = u64::from(ranks.max(1));

@@ -194,7 +194,7 @@ impl Visit<'_> {
     fn ops(&mut self, ops: &[Op], rank: u32, names: &BlockNames<'_>) {
         for op in ops {
             match op.kind.class() {
-                OpClass::Wait { .. } | OpClass::Acquire => self.has_waited = true,
+                OpClass::Wait { .. } | OpClass::Acquire | OpClass::ExchangeCounts => self.has_waited = true,
                 OpClass::Data(..) => {
                     let reads_packets = op.kind.has_packets() && op.kind.srcs().packets != Packets::Nothing;
                     let sends = op.dsts.iter().any(|at| at.local_buffer().is_none());

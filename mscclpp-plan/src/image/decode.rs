@@ -98,6 +98,7 @@ fn decode_ops<'a>(flat: &mut dyn Iterator<Item = (OpView<'a>, Origin)>, count: u
             reduce: view.reduce(),
             sync: view.sync(),
             slice: view.slice(),
+            count: view.count(),
             srcs: view.srcs().collect(),
             dsts: view.dsts().collect(),
             ids: view.ids().collect(),

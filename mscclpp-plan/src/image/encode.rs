@@ -84,8 +84,8 @@ fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
     out[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Smallest number of a collective that has chunk counts of its own.
-pub(super) const FIRST_WITH_COUNTS: u8 = 7;
+/// Numbers of the collectives that have chunk counts of their own.
+pub(super) const WITH_CHUNK_COUNTS: std::ops::RangeInclusive<u8> = 7..=8;
 
 /// Returns a collective's number and its own chunk counts.
 fn kind_number(kind: CollectiveKind) -> (u8, u32, u32) {
@@ -99,6 +99,7 @@ fn kind_number(kind: CollectiveKind) -> (u8, u32, u32) {
         CollectiveKind::Reduce => (6, 0, 0),
         CollectiveKind::Custom { input, output } => (7, input, output),
         CollectiveKind::Test { input, output } => (8, input, output),
+        CollectiveKind::AllToAllV => (9, 0, 0),
     }
 }
 
@@ -114,6 +115,7 @@ pub(super) fn kind_of_number(kind: u8, input: u32, output: u32) -> Option<Collec
         6 => CollectiveKind::Reduce,
         7 => CollectiveKind::Custom { input, output },
         8 => CollectiveKind::Test { input, output },
+        9 => CollectiveKind::AllToAllV,
         _ => return None,
     })
 }
@@ -213,6 +215,10 @@ impl Section {
         if let Some(slice) = op.slice {
             attributes |= HAS_SLICE;
             self.list(&[slice.index, slice.count]);
+        }
+        if let Some(count) = op.count {
+            attributes |= HAS_COUNT;
+            self.list(&[count.sender, count.receiver]);
         }
         if op.num_blocks != 0 {
             attributes |= HAS_BLOCKS;

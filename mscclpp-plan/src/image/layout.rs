@@ -33,7 +33,7 @@
 /// The first bytes of an image.
 pub(super) const MAGIC: [u8; 8] = *b"mscclpp\0";
 /// The version of this layout.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// Offsets of the header's fields.
 pub(super) const VERSION: usize = 8;
@@ -92,7 +92,7 @@ pub(super) const ACCESS_PORT: u64 = 8;
 
 /// Words of an operation: kind, attributes, numbers of sources, destinations and ids, first reference, first number.
 ///
-/// Its numbers are its ids, then, as the attributes say: slice index and size; block count; unit, chunks and operations
+/// Its numbers are its ids, then, as the attributes say: slice index and size; sender and receiver of its count; block count; unit, chunks and operations
 /// of a pipeline.
 pub(super) const OP: usize = 7;
 
@@ -105,7 +105,8 @@ pub(super) const HAS_BLOCKS: u64 = 1 << 6;
 pub(super) const HAS_BODY: u64 = 1 << 7;
 pub(super) const SYNC_SHIFT: u32 = 8;
 pub(super) const SYNC_MASK: u64 = 3;
-pub(super) const ATTRIBUTES_END: u64 = 1 << 10;
+pub(super) const HAS_COUNT: u64 = 1 << 10;
+pub(super) const ATTRIBUTES_END: u64 = 1 << 11;
 
 /// Pipelines inside pipelines that are decoded. A correct plan has one level.
 pub(super) const MAX_DEPTH: usize = 8;

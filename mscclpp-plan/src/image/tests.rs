@@ -229,7 +229,7 @@ fn outlines_are_told_apart() {
         Plan::from_bytes(image).unwrap_err()
     };
     assert_eq!(read(&|image| image[0] = 0), ImageError::Magic { found: image.len() });
-    assert_eq!(read(&|image| image[8] = 9), ImageError::Version { found: 9, expected: 2 });
+    assert_eq!(read(&|image| image[8] = 9), ImageError::Version { found: 9, expected: 3 });
     let length = image.len() as u64;
     assert_eq!(read(&|image| image.push(0)), ImageError::Length { found: length + 1, expected: length });
     assert!(matches!(read(&|image| image[50] = 1), ImageError::Hash { .. }));
@@ -237,7 +237,7 @@ fn outlines_are_told_apart() {
         image[44] = 200;
         rehash(image);
     });
-    assert_eq!(error.to_string(), "plan image with collective 200 in its header, expected 0 to 8");
+    assert_eq!(error.to_string(), "plan image with collective 200 in its header, expected 0 to 9");
 }
 
 #[test]

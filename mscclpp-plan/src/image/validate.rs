@@ -4,7 +4,7 @@
 //! a decoder produce more than the image's length.
 
 use super::Plan;
-use super::encode::{FIRST_WITH_COUNTS, kind_of_number};
+use super::encode::{WITH_CHUNK_COUNTS, kind_of_number};
 use super::error::ImageError;
 use super::hash::hash;
 use super::layout::*;
@@ -77,11 +77,11 @@ fn rank_error(rank: u32, what: &'static str, found: u64, expected: String) -> Im
 fn header(image: &[u8]) -> Result<(), ImageError> {
     let kind = image[KIND];
     if kind_of_number(kind, 0, 0).is_none() {
-        return Err(header_error("collective", u64::from(kind), "0 to 8"));
+        return Err(header_error("collective", u64::from(kind), "0 to 9"));
     }
     for (what, at) in [("input chunks", KIND_INPUT), ("output chunks", KIND_OUTPUT)] {
         let found = u64::from(u32_at(image, at));
-        if kind < FIRST_WITH_COUNTS && found != 0 {
+        if !WITH_CHUNK_COUNTS.contains(&kind) && found != 0 {
             return Err(header_error(what, found, "0 for a collective without explicit chunk counts"));
         }
     }
@@ -268,7 +268,8 @@ impl Section<'_> {
             }
         }
         self.numbers(op.entry.first_number, op.entry.ids)?;
-        let extra = if attributes & HAS_SLICE != 0 { 2 } else { 0 } + usize::from(attributes & HAS_BLOCKS != 0);
+        let pairs = [HAS_SLICE, HAS_COUNT].iter().filter(|bit| attributes & **bit != 0).count();
+        let extra = 2 * pairs + usize::from(attributes & HAS_BLOCKS != 0);
         self.numbers(self.numbers, extra)?;
         let no_blocks = attributes & HAS_BLOCKS != 0 && op.num_blocks() == 0;
         self.expect(!no_blocks, "thread blocks of a barrier", 0, || "at least 1".into())?;

@@ -3,8 +3,18 @@
 use crate::collective::{Collective, CollectiveKind};
 
 /// The names of all collectives.
-pub(super) const NAMES: &[&str] =
-    &["allreduce", "allgather", "reducescatter", "alltoall", "sendrecv", "broadcast", "reduce", "custom", "test"];
+pub(super) const NAMES: &[&str] = &[
+    "allreduce",
+    "allgather",
+    "reducescatter",
+    "alltoall",
+    "alltoallv",
+    "sendrecv",
+    "broadcast",
+    "reduce",
+    "custom",
+    "test",
+];
 
 /// Returns the collective with a name, out of place, with the chunk factor that rank 0's counts of input and output
 /// chunks imply: at least 1, rounded down if the counts do not fit the collective.

@@ -7,7 +7,7 @@ use super::value::{Fields, Read};
 use crate::diag::Code;
 use crate::origin::Origin;
 use crate::types::{BufferKind, ChannelKind};
-use crate::{BufferRef, Ids, LoopBody, Op, OpClass, OpKind, Operand, Slice};
+use crate::{BufferRef, Count, Ids, LoopBody, Op, OpClass, OpKind, Operand, Slice};
 
 /// The keys of an operation, in the order of the sets below.
 const KEYS: &[&str] = &[
@@ -27,6 +27,7 @@ const KEYS: &[&str] = &[
     "buffer_offset",
     "size",
     "dst_chunk",
+    "count",
 ];
 const NAME: u32 = 1;
 const BUFFERS: u32 = 1 << 1 | 1 << 2;
@@ -37,6 +38,7 @@ const SLICE: u32 = 1 << 6;
 const BARRIER: u32 = 1 << 7 | 1 << 8;
 const SEMAPHORES: u32 = 1 << 9;
 const LOOP: u32 = 1 << 10 | 1 << 11;
+const COUNT: u32 = 1 << 16;
 const SWITCH_REDUCE: u32 = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15;
 
 /// Returns the keys that an operation must have, and those that it may have.
@@ -44,11 +46,13 @@ fn keys(kind: OpKind, channel: Option<ChannelKind>) -> (u32, u32) {
     let needs = match kind.class() {
         // The window of a `glre` has separate keys.
         OpClass::Data(..) if kind == OpKind::SwitchReduce => SWITCH_REDUCE | CHANNEL_IDS,
+        OpClass::Data(..) if kind.is_counted() => BUFFERS | COUNT,
         OpClass::Data(..) => BUFFERS,
         OpClass::Barrier => BARRIER,
         OpClass::Acquire | OpClass::Release => SEMAPHORES,
         OpClass::Pipeline => LOOP,
-        OpClass::BlockSync | OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => 0,
+        OpClass::BlockSync | OpClass::ExchangeCounts => 0,
+        OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => 0,
     };
     let has_channel = if kind.channels().is_empty() { 0 } else { CHANNEL_TYPE };
     let lists = if kind.lists_channels(channel) { CHANNEL_IDS } else { 0 };
@@ -76,6 +80,7 @@ struct Rare {
     offset: u32,
     size: u32,
     chunk: Option<Operand>,
+    count: Option<Count>,
 }
 
 impl Fields for Raw<'_> {
@@ -116,7 +121,8 @@ impl Rare {
             12 => cx.read(&mut self.buffer)?,
             13 => cx.read(&mut self.offset)?,
             14 => cx.read(&mut self.size)?,
-            _ => cx.read(&mut self.chunk)?,
+            15 => cx.read(&mut self.chunk)?,
+            _ => cx.read(&mut self.count)?,
         }
         Ok(())
     }
@@ -181,8 +187,9 @@ impl Rare {
                     cx.note_switch_buffer(channel, buffer);
                 }
             }
-            OpClass::Data(..) | OpClass::BlockSync | OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => {
-            }
+            OpClass::Data(..) if op.kind.is_counted() => op.count = self.count,
+            OpClass::Data(..) | OpClass::BlockSync | OpClass::ExchangeCounts => {}
+            OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => {}
         }
     }
 }
@@ -254,6 +261,8 @@ pub(super) use objects;
 objects! {
     IterContext, "an object with \"unit_size\" and \"num_chunks\"", "iteration", 0b11, Self { unit: 0, num_chunks: 0 },
         { "unit_size" => unit, "num_chunks" => num_chunks, };
+    Count, "an object with \"sender\" and \"receiver\"", "count", 0b11, Self { sender: 0, receiver: 0 },
+        { "sender" => sender, "receiver" => receiver, };
     Slice, "an object with \"tb_id\" and \"tbg_size\"", "thread-block group", 0b11, Self { index: 0, count: 1 },
         { "tb_id" => index, "tbg_size" => count, };
 }

@@ -7,7 +7,7 @@ use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostics, Site};
 use crate::origin::Origin;
 use crate::types::{BlockSync, BufferKind, ChannelKind};
-use crate::{BufferRef, Expectation, Op, OpKind, Operand, Operands, PlanTree, RankPlan};
+use crate::{BufferRef, Count, Expectation, Op, OpKind, Operand, Operands, PlanTree, RankPlan};
 
 /// Leaves of a tree only what a file can say.
 fn writable(mut tree: PlanTree) -> PlanTree {
@@ -44,6 +44,8 @@ fn writable_op(op: &mut Op, outside: bool) {
     op.sync = BlockSync::None;
     op.num_blocks = if op.kind == Barrier { op.num_blocks } else { 0 };
     op.slice = op.slice.filter(|_| op.kind.is_data());
+    let has_count = op.kind.is_counted() && op.kind.is_data();
+    op.count = has_count.then(|| op.count.unwrap_or(Count { sender: 1, receiver: 0 }));
     op.reduce = op.kind.is_reduce().then(|| op.reduce.unwrap_or_default());
     let has_channel = !op.kind.channels().is_empty();
     op.channel = has_channel.then(|| op.channel.unwrap_or(ChannelKind::Memory));

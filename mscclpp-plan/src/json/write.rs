@@ -7,8 +7,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::{Style, chunking};
 use crate::types::{BufferKind, ChannelKind};
 use crate::{
-    BufferRef, ChannelTable, Expectation, IdList, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer,
-    Slice, ThreadBlock,
+    BufferRef, ChannelTable, Count, Expectation, IdList, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan,
+    RemoteBuffer, Slice, ThreadBlock,
 };
 
 pub(super) fn write(plan: &PlanTree, style: Style) -> String {
@@ -263,6 +263,9 @@ impl Serialize for Operation<'_> {
         }
         if let Some(Slice { index, count: of }) = op.slice {
             map.serialize_entry("tbg_info", &Object([("tb_id", index), ("tbg_size", of)]))?;
+        }
+        if let Some(Count { sender, receiver }) = op.count {
+            map.serialize_entry("count", &Object([("sender", sender), ("receiver", receiver)]))?;
         }
         match op.kind.ids() {
             IdList::Barrier => {

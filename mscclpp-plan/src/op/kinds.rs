@@ -119,6 +119,14 @@ op_kinds! {
     SemaphoreRelease = "sem_release", "`release`": control(OpClass::Release).with_ids(&[], IdList::Semaphores);
     /// Repeats its body over windows of the message.
     Pipeline = "pipeline", "`pipeline`": control(OpClass::Pipeline);
+    /// Gives the rank's row of counts to all ranks, and waits for the rows of all.
+    ExchangeCounts = "counts", "`exchange_counts`": counted(control(OpClass::ExchangeCounts));
+    /// Copies the counted elements of a local chunk to a local chunk.
+    CopyCounted = "copyv", "`copy_counted`": counted(pairs(LOCAL, LOCAL));
+    /// Copies the counted elements of a local chunk to a remote chunk.
+    PutCounted = "putv", "`put_counted`": counted(pairs(LOCAL, REMOTE).over(&[Memory]));
+    /// Copies the counted elements of a remote chunk to a local chunk.
+    GetCounted = "getv", "`get_counted`": counted(pairs(REMOTE, LOCAL).over(&[Memory]));
 }
 
 /// What an operation does.
@@ -148,6 +156,8 @@ pub enum OpClass {
     Release,
     /// Repeats its body.
     Pipeline,
+    /// Exchanges the rows of counts of all ranks.
+    ExchangeCounts,
 }
 
 /// From which sources a data operation computes each destination.
@@ -182,6 +192,8 @@ impl OpKind {
             OpClass::Acquire => Opcode::Acquire,
             OpClass::Release => Opcode::Release,
             OpClass::Pipeline => Opcode::Loop,
+            OpClass::ExchangeCounts => Opcode::ExchangeCounts,
+            OpClass::Data(..) if self.is_counted() => Opcode::Transfer(Transfer::CopyCounted),
             OpClass::Data(Flow::Pairs, Function::Copy) if port || self.signals() => {
                 Opcode::Port { signal: self.signals(), flush: self.then_flushes() }
             }
@@ -225,6 +237,7 @@ pub enum Opcode {
     Release,
     Barrier,
     Loop,
+    ExchangeCounts,
 }
 
 /// What the threads of a block do with operands in memory.
@@ -238,6 +251,8 @@ pub enum Transfer {
     Unpack,
     /// The packets of one source to every destination.
     Forward,
+    /// The counted elements of plain source 0 to plain destination 0.
+    CopyCounted,
     /// Packet sources from left to right, then plain ones, into all destinations. With one plain source this is a
     /// broadcast.
     Reduce,
@@ -294,7 +309,7 @@ impl Opcode {
         matches!(self, Self::Port { .. } | Self::PortForward | Self::PortSignal)
     }
 
-    /// Returns its number on devices.
+    /// Returns its number on devices; a number that none has for an instruction that devices lack.
     pub const fn on_device(self) -> u8 {
         device_opcodes! { numbers! {} }
         match self {
@@ -314,6 +329,7 @@ impl Opcode {
             Self::Release => RELEASE,
             Self::Barrier => BARRIER,
             Self::Loop => LOOP,
+            Self::ExchangeCounts | Self::Transfer(Transfer::CopyCounted) => u8::MAX,
         }
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Properties {
     /// Of a put, whether a signal, and whether a flush follows it.
     then_signal: bool,
     then_flush: bool,
+    /// Whether it exchanges counts, or processes a number of elements that a count states.
+    counted: bool,
     /// Why the reference executor cannot run it, and the help; `None` if it can.
     not_in_reference: Option<(&'static str, &'static str)>,
 }
@@ -88,6 +90,7 @@ pub(super) const TWO_LOCAL: Side = Side { local: (2, 2), ..NOTHING };
 pub(super) const LOCALS: Side = Side { local: (1, MANY), ..NOTHING };
 /// Sources of a reduction.
 pub(super) const SOURCES: Side = Side { local: (2, MANY), ..NOTHING };
+pub(super) const REMOTE: Side = Side { remote: (1, 1), ..NOTHING };
 pub(super) const REMOTES: Side = NOTHING.and_remotes();
 pub(super) const WINDOW: Side = Side { switch: (1, 1), ..NOTHING };
 
@@ -125,6 +128,7 @@ pub(super) const fn control(class: OpClass) -> Properties {
         dsts: NOTHING,
         then_signal: false,
         then_flush: false,
+        counted: false,
         not_in_reference: None,
     }
 }
@@ -157,6 +161,12 @@ pub(super) const fn port_put(then_flush: bool) -> Properties {
     Properties { then_signal: true, then_flush, ..put }
 }
 
+/// An operation of a plan whose sizes are counts that are known at run time.
+pub(super) const fn counted(properties: Properties) -> Properties {
+    let why = "depends on counts, which the reference executor does not have";
+    Properties { counted: true, ..properties }.not_in_reference(why, "run the plan with this runtime")
+}
+
 impl Properties {
     /// Sets the kinds of channel, of which the operation uses one, and what its ids are.
     pub(super) const fn with_ids(self, channels: &'static [ChannelKind], ids: IdList) -> Self {
@@ -179,8 +189,13 @@ impl OpKind {
         use OpClass as C;
         match self.class() {
             C::Signal { .. } | C::Wait { .. } | C::Flush | C::Acquire | C::Release => true,
-            C::BlockSync | C::Barrier | C::Data(..) | C::Pipeline => false,
+            C::BlockSync | C::Barrier | C::Data(..) | C::Pipeline | C::ExchangeCounts => false,
         }
+    }
+
+    /// Returns whether this operation exchanges counts, or processes as many elements as a count states.
+    pub const fn is_counted(self) -> bool {
+        self.properties().counted
     }
 
     /// Returns whether this operation moves or combines data.

@@ -64,7 +64,7 @@
 //! operand     = buffer range | "rank" n buffer range | "multicast" n buffer range | ("remote" | "multicast") "#" n range
 //! buffer      = "input" | "output" | "scratch"
 //! range       = "[" n "]" | "[" n ".." n "]"                                        one chunk; first and end
-//! attributes  = ["blocks" n] ["slice" n "/" n] ["sync" ("before" | "after" | "both")]
+//! attributes  = ["blocks" n] ["slice" n "/" n] ["count" n "->" n] ["sync" ("before" | "after" | "both")]
 //! body        = "unit" n "chunks" n "{" {operation} "}"                             bytes and chunks of a pipeline
 //! ```
 //!

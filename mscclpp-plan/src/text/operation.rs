@@ -6,7 +6,7 @@ use super::parse::{Locations, buffer, buffer_of_name, peer, range};
 use super::tables::{RankTables, Uses};
 use super::{MAX_DEPTH, TextError};
 use crate::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
-use crate::{BufferRef, LoopBody, Op, OpKind, Operand, Slice};
+use crate::{BufferRef, Count, LoopBody, Op, OpKind, Operand, Slice};
 
 /// The tables for looking up names of an operation.
 pub(super) struct Scope<'a> {
@@ -120,7 +120,7 @@ fn operation(scope: &mut Scope<'_>, lexer: &mut Lexer<'_>, depth: usize) -> Resu
 }
 
 /// The attributes that may follow the channels of an operation.
-const ATTRIBUTES: [&str; 4] = ["blocks", "slice", "sync", "unit"];
+const ATTRIBUTES: [&str; 5] = ["blocks", "slice", "count", "sync", "unit"];
 
 fn attributes(op: &mut Op, lexer: &mut Lexer<'_>) -> Result<(), TextError> {
     if lexer.take_word("blocks")? {
@@ -130,6 +130,11 @@ fn attributes(op: &mut Op, lexer: &mut Lexer<'_>) -> Result<(), TextError> {
         let index = lexer.number_u32("a slice")?;
         lexer.expect_mark("/")?;
         op.slice = Some(Slice { index, count: lexer.number_u32("a number of slices")? });
+    }
+    if lexer.take_word("count")? {
+        let sender = lexer.number_u32("the rank that sends")?;
+        lexer.expect_mark("->")?;
+        op.count = Some(Count { sender, receiver: lexer.number_u32("the rank that receives")? });
     }
     if lexer.take_word("sync")? {
         op.sync = lexer.expect_named("`before`, `after` or `both`", |word| match word {

@@ -345,6 +345,9 @@ impl Display for Operation<'_> {
         if let Some(slice) = op.slice {
             write!(f, " slice {}/{}", slice.index, slice.count)?;
         }
+        if let Some(count) = op.count {
+            write!(f, " count {} -> {}", count.sender, count.receiver)?;
+        }
         match op.sync {
             BlockSync::None => {}
             BlockSync::Before => f.write_str(" sync before")?,

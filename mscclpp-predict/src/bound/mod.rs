@@ -189,7 +189,7 @@ pub fn lower_bound_of_root(
         }
         CollectiveKind::Broadcast => graph.cut(Some(root)),
         CollectiveKind::Reduce => reversed.cut(Some(root)),
-        CollectiveKind::AllToAll => graph.best_set(|inside| inside * (n - inside) / n),
+        CollectiveKind::AllToAll | CollectiveKind::AllToAllV => graph.best_set(|inside| inside * (n - inside) / n),
         _ => graph.best_set(|_| 1.0),
     };
     let certificate = match kind {

@@ -23,7 +23,7 @@ macro_rules! make {
             CollectiveKind::SendRecv => $on.send_recv_in_place::<$type>($buffer),
             CollectiveKind::Broadcast => $on.broadcast_in_place::<$type>($buffer, $call.root),
             CollectiveKind::Reduce => $on.reduce_in_place::<$type>($buffer, $call.op, $call.root),
-            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => Ok(()),
+            CollectiveKind::AllToAllV | CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => Ok(()),
         }
     };
     ($on:expr, $call:expr, $type:ident, $input:expr, $output:expr) => {
@@ -35,7 +35,7 @@ macro_rules! make {
             CollectiveKind::SendRecv => $on.send_recv::<$type>($input, $output),
             CollectiveKind::Broadcast => $on.broadcast::<$type>($input, $output, $call.root),
             CollectiveKind::Reduce => $on.reduce::<$type>($input, $output, $call.op, $call.root),
-            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => Ok(()),
+            CollectiveKind::AllToAllV | CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => Ok(()),
         }
     };
 }

@@ -8,6 +8,7 @@ mod rank;
 
 use std::collections::BTreeMap;
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::image::Numbers;
 use mscclpp_core::plan::{
     Plan,
@@ -33,6 +34,7 @@ pub fn resolve(plan: &Plan) -> Result<ResolvedPlan, Error> {
             plan: plan.clone(),
             shape,
             double_scratch: plan.double_scratch(),
+            is_counted: shape.collective.kind == CollectiveKind::AllToAllV,
             reuse_resources: plan.reuse_resources(),
             reductions: Reductions::None,
             writes_input: false,

@@ -18,6 +18,11 @@ impl Resolver {
             OpClass::Signal { .. } | OpClass::Wait { .. } | OpClass::Flush => self.sync(at, action, of, view),
             OpClass::Acquire | OpClass::Release => self.semaphore(at, action, view),
             OpClass::Pipeline => at.error("no body"),
+            OpClass::ExchangeCounts => {
+                self.program.is_counted = true;
+                self.last().action = action;
+                Ok(false)
+            }
             OpClass::Data(flow, _) => self.data(at, action, flow, of, view),
         }
     }
@@ -40,6 +45,17 @@ impl Resolver {
             }
             instr.slice = (slice.index, slice.count);
         }
+        if at.kind.is_counted() {
+            let Some(count) = view.count() else { return at.error("no count") };
+            let instr = self.last();
+            instr.counted = Some(count);
+            let sizes = (srcs, dsts);
+            self.program.is_counted = true;
+            if sizes != (1, 1) {
+                return at.error(format!("{srcs} sources and {dsts} destinations, expected one of each"));
+            }
+        }
+        let instr = self.last();
         if at.kind.is_reduce() {
             instr.reduce = view.reduce().unwrap_or_default();
             let bit = 1 << instr.reduce as u8;

@@ -4,10 +4,11 @@ use super::{Recorder, describe};
 use crate::diag::Code;
 use crate::dsl::args::At;
 use crate::dsl::value::{ChannelValue, ChunkValue, POISON};
-use crate::plan::{Op, OpKind};
+use crate::plan::{Count, Op, OpKind};
 use crate::types::ChannelKind;
 
-/// A channel operation that moves one chunk: its name in the API, what it records, and the end of its destination.
+/// An operation that moves one chunk, within a rank or over a channel: its name in the API, what it records, and the end of its
+/// destination.
 pub(in crate::dsl) struct Transfer {
     call: &'static str,
     kind: OpKind,
@@ -28,16 +29,31 @@ impl Transfer {
 }
 
 impl Recorder {
+    /// The exchange of counts by one thread block.
+    pub(in crate::dsl) fn exchange_counts(&mut self, rank: u32, block: i128) {
+        if rank != POISON {
+            let op = Op::new(OpKind::ExchangeCounts, self.origin());
+            self.record_on_block(rank, block, op);
+        }
+    }
+
+    /// Returns the count of what a rank sends to another one; `None` if one of them does not exist.
+    pub(in crate::dsl) fn count(&mut self, sender: i128, receiver: i128) -> Option<Count> {
+        let (sender, receiver) = (self.rank_number(sender), self.rank_number(receiver));
+        (sender != POISON && receiver != POISON).then_some(Count { sender, receiver })
+    }
+
     /// A copy within one rank.
     pub(in crate::dsl) fn local_move(
         &mut self,
-        call: &str,
-        kind: OpKind,
+        what: &Transfer,
         rank: u32,
         dst: ChunkValue,
         src: ChunkValue,
+        count: Option<Count>,
         at: &At,
     ) {
+        let call = what.call;
         let fits =
             self.chunk_of(call, (0, "its destination"), dst, rank) & self.chunk_of(call, (1, "its source"), src, rank);
         if !fits || !self.same_size(call, dst, src) {
@@ -53,7 +69,8 @@ impl Recorder {
             );
             return;
         }
-        let mut op = Op::new(kind, self.origin());
+        let mut op = Op::new(what.kind, self.origin());
+        op.count = count;
         op.srcs.push(self.local(1, src));
         op.dsts.push(self.local(0, dst));
         self.record(rank, at, op);
@@ -68,7 +85,7 @@ impl Recorder {
         src: ChunkValue,
         block: i128,
     ) {
-        self.channel_move(what, channel, dst, src, &At::Block(block));
+        self.channel_move(what, channel, dst, src, None, &At::Block(block));
     }
 
     /// A move over a channel.
@@ -78,6 +95,7 @@ impl Recorder {
         channel: ChannelValue,
         dst: ChunkValue,
         src: ChunkValue,
+        count: Option<Count>,
         at: &At,
     ) {
         let ChannelValue { kind, src: here, dst: peer, id } = channel;
@@ -105,7 +123,7 @@ impl Recorder {
             return;
         }
         let mut op = Op::new(what.kind, self.origin());
-        op.channel = Some(kind);
+        (op.channel, op.count) = (Some(kind), count);
         op.ids.push(id);
         if to_remote {
             op.srcs.push(self.local(1, src));

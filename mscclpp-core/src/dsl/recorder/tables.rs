@@ -24,7 +24,7 @@ impl Recorder {
         self.rank_number(id as i128)
     }
 
-    fn rank_number(&mut self, id: i128) -> u32 {
+    pub(super) fn rank_number(&mut self, id: i128) -> u32 {
         let ranks = self.spec().num_ranks;
         match u32::try_from(id) {
             Ok(id) if self.is_rejected(id) => POISON,

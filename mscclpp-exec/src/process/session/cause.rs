@@ -12,8 +12,10 @@ use mscclpp_bootstrap::{self as bootstrap, ANSWER_TIME, ActiveTimeout, ErrorKind
 use super::super::CallRing;
 use super::Session;
 use super::wait::PARK_INTERVAL;
-use crate::call_report::{CallReport, Culprits, ReportedCall, call_text, find_culprits, text_of_call_before};
 use mscclpp_base::error::{Error, LaunchAborted, WaitsFor};
+use mscclpp_bootstrap::call_report::{
+    CallReport, Culprits, ReportedCall, call_text, find_culprits, text_of_call_before,
+};
 
 /// How long a difference between calls waits for ranks that are about to start the call: they decide which call most ranks make.
 const MISMATCH_GRACE_PERIOD: Duration = Duration::from_millis(200);

@@ -11,9 +11,9 @@ use super::super::plan_memory::SlabPool;
 use super::super::wire::{DELAY, NodeConnections, PooledBuffer};
 use super::Session;
 use super::history::CallHistory;
-use crate::call_report::CallReport;
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{LocalListener, Mesh, ProcessMark, Sent, SharedCacheLines, Slab, system};
+use mscclpp_bootstrap::call_report::CallReport;
 use mscclpp_bootstrap::places::PlaceNumbers;
 use mscclpp_bootstrap::{
     ActiveTimeout, Bootstrap, CAUSE_GRACE_PERIOD, Error as Cause, ErrorKind, NodeTransport, Topic,

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::super::calls::RING;
-use crate::call_report::{CallReport, ReportedCall};
 use mscclpp_base::system::coarse_time;
+use mscclpp_bootstrap::call_report::{CallReport, ReportedCall};
 use mscclpp_bootstrap::{place, places};
 
 /// Id and text of a barrier.

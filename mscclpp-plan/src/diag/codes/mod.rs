@@ -105,6 +105,9 @@ variants! {
     ShortChunk,
     MixedAverage,
     RedundantTransfer,
+    MissingCounts,
+    CountMismatch,
+    NotCountable,
     // format
     NotJson,
     MissingKey,
@@ -143,4 +146,5 @@ variants! {
     NotCompiled,
     NoPeerAccess,
     Capturing,
+    CountOverflow,
 }

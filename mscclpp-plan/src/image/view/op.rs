@@ -3,7 +3,7 @@
 use super::super::layout::*;
 use super::{Numbers, OperandList, Table, Tables};
 use crate::types::{BlockSync, ChannelKind, ReduceOp};
-use crate::{OpKind, Slice};
+use crate::{Count, OpKind, Slice};
 
 /// One operation.
 ///
@@ -94,19 +94,27 @@ impl<'a> OpView<'a> {
             .then(|| Slice { index: self.extra(0) as u32, count: self.extra(1) as u32 })
     }
 
+    /// Returns the number of elements that a counted data operation processes, as an entry of the launch's counts.
+    #[inline]
+    pub fn count(&self) -> Option<Count> {
+        let first = self.after_slice();
+        (self.entry.attributes & HAS_COUNT != 0)
+            .then(|| Count { sender: self.extra(first) as u32, receiver: self.extra(first + 1) as u32 })
+    }
+
     /// Returns the number of thread blocks of a barrier; 0 for other operations.
     #[inline]
     pub fn num_blocks(&self) -> u32 {
         if self.entry.attributes & HAS_BLOCKS == 0 {
             return 0;
         }
-        self.extra(self.after_slice()) as u32
+        self.extra(self.after_count()) as u32
     }
 
     /// Returns unit, chunks and length of a pipeline; `None` for any other operation.
     #[inline]
     pub fn pipeline(&self) -> Option<Loop> {
-        let first = self.after_slice() + usize::from(self.entry.attributes & HAS_BLOCKS != 0);
+        let first = self.after_count() + usize::from(self.entry.attributes & HAS_BLOCKS != 0);
         (self.entry.attributes & HAS_BODY != 0).then(|| Loop {
             unit: self.extra(first),
             num_chunks: self.extra(first + 1) as u32,
@@ -117,6 +125,11 @@ impl<'a> OpView<'a> {
     #[inline]
     fn after_slice(&self) -> usize {
         if self.entry.attributes & HAS_SLICE == 0 { 0 } else { 2 }
+    }
+
+    #[inline]
+    fn after_count(&self) -> usize {
+        self.after_slice() + if self.entry.attributes & HAS_COUNT == 0 { 0 } else { 2 }
     }
 
     /// Returns a number after the ids.

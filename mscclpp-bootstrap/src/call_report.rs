@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use mscclpp_bootstrap::odd_one_out;
 use serde::{Deserialize, Serialize};
+
+use crate::router::odd_one_out;
 
 /// The last calls of a rank in a communicator, as it reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

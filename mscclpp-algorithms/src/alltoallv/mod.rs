@@ -1,0 +1,7 @@
+//! All-to-all-v: rank r ends with what every rank has for it, in parts whose lengths are counts known at run time.
+
+pub(super) mod direct;
+pub(super) mod pull;
+
+pub use direct::alltoallv_direct;
+pub use pull::alltoallv_pull;

@@ -1,0 +1,180 @@
+//! The table of counts of a launch: how ranks exchange it, and operations whose sizes are entries of it.
+//!
+//! Every rank has a row in memory that all ranks of the launch share: the number of the plan's launch, the elements for which its input and
+//! its output have room, and its counts. A rank fills its row and then publishes the number; it has the table when
+//! it has found the number in all rows. There are two tables, which launches of a plan use in turn: a rank that fills a row
+//! of the next launch but one has found all rows of the next launch, so every rank has ended this one.
+//!
+//! All ranks compare the same numbers, so they all accept a table or all reject it. Of a rejected table, as of one that was
+//! never exchanged, every entry is 0. So counted operations stay inside of their chunks whatever the counts are.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use mscclpp_core::plan::raw::Count;
+
+use super::data::copy;
+use super::launch::{Launch, Progress, Worker};
+use super::program::{Instr, Operand, ResolvedPlan, Space};
+use super::state::AgentState;
+use crate::error::{CountLimit, CountOverflow};
+use crate::memory::Span;
+
+/// What a rank passes to a launch of a plan with counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountRow {
+    /// Elements for each rank.
+    pub counts: Box<[i64]>,
+    /// Elements for which its input and output have room, in an all-to-all-v.
+    pub room: [u64; 2],
+}
+
+/// The rows that ranks of this process pass to a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct CountRows<'a> {
+    /// The rank of the first row.
+    pub first: u32,
+    /// A row for each rank.
+    pub rows: &'a [CountRow],
+}
+
+/// Words of a row before its counts: number of the launch, room of input and output.
+const HEAD: u32 = 3;
+
+/// Returns the number of words of both tables of a plan.
+pub fn count_words(program: &ResolvedPlan) -> usize {
+    let ranks = program.shape.ranks as usize;
+    if program.is_counted { 2 * ranks * (HEAD as usize + ranks) } else { 0 }
+}
+
+impl<'a> Launch<'a> {
+    /// Returns a word of a rank's row.
+    fn count_word(&self, rank: u32, word: u32) -> &'a std::sync::atomic::AtomicU64 {
+        let ranks = self.program.shape.ranks;
+        let row = if self.counts_number.is_multiple_of(2) { rank } else { ranks + rank };
+        self.counters.count_word((row * (HEAD + ranks) + word) as usize)
+    }
+
+    /// Returns an entry of the table, which has been exchanged.
+    fn entry(&self, sender: u32, receiver: u32) -> i64 {
+        self.count_word(sender, HEAD + receiver).load(Relaxed) as i64
+    }
+
+    /// Gives the rank's row to all ranks, and waits for the rows of all.
+    pub(super) fn exchange_counts(&self, rank: u32, state: &mut AgentState) -> Progress {
+        if !state.at.waiting {
+            let given = self.counts.and_then(|given| given.rows.get(rank.checked_sub(given.first)? as usize));
+            let (counts, room) = given.map_or((&[][..], [0; 2]), |row| (&row.counts[..], row.room));
+            for (word, room) in (1..).zip(room) {
+                self.count_word(rank, word).store(room, Relaxed);
+            }
+            for receiver in 0..self.program.shape.ranks {
+                // A row that is missing or too short is an error of every rank.
+                let count = counts.get(receiver as usize).copied().unwrap_or(-1);
+                self.count_word(rank, HEAD + receiver).store(count as u64, Relaxed);
+            }
+            self.count_word(rank, 0).store(self.counts_number, Release);
+            state.at.waiting = true;
+        }
+        while state.at.number < self.program.shape.ranks {
+            if self.count_word(state.at.number, 0).load(Acquire) != self.counts_number {
+                return Progress::Blocked;
+            }
+            state.at.number += 1;
+        }
+        if self.count_overflow().is_none() {
+            self.counters.accept_counts(rank, self.counts_number);
+        }
+        Progress::Next
+    }
+
+    /// Returns the first count that exceeds its limit, of a table that has been exchanged.
+    pub fn count_overflow(&self) -> Option<CountOverflow> {
+        let ranks = self.program.shape.ranks;
+        let most = self.max_count();
+        for (sender, receiver) in (0..ranks).flat_map(|sender| (0..ranks).map(move |receiver| (sender, receiver))) {
+            let demand = self.entry(sender, receiver);
+            if u64::try_from(demand).is_ok_and(|demand| demand <= most) {
+                continue;
+            }
+            let (limit, peer) = (CountLimit::Entry, receiver);
+            return Some(CountOverflow { rank: sender, limit, demand, room: most, peer, part: demand });
+        }
+        if !self.program.is_packed() {
+            return None;
+        }
+        for (limit, word) in [(CountLimit::Input, 1), (CountLimit::Output, 2)] {
+            for rank in 0..ranks {
+                let part = |peer| if word == 1 { self.entry(rank, peer) } else { self.entry(peer, rank) };
+                let demand: i64 = (0..ranks).map(part).sum();
+                let room = self.count_word(rank, word).load(Relaxed);
+                if demand as u64 > room {
+                    let peer = (0..ranks).rev().max_by_key(|peer| part(*peer)).unwrap_or(0);
+                    return Some(CountOverflow { rank, limit, demand, room, peer, part: part(peer) });
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the maximum of a count: the elements of a chunk. A sum of as many as there are ranks does not overflow.
+    fn max_count(&self) -> u64 {
+        self.params.layout.stride / self.params.message.dtype.size() as u64
+    }
+
+    /// Returns the number of elements that a count of the table states on a rank that has accepted the table; otherwise 0.
+    fn count_on(&self, rank: u32, count: Count) -> u64 {
+        let ranks = self.program.shape.ranks;
+        let is_known =
+            count.sender.max(count.receiver) < ranks && self.counters.accepts_counts(rank, self.counts_number);
+        if is_known { self.entry(count.sender, count.receiver) as u64 } else { 0 }
+    }
+
+    /// Returns the bytes of a chunk of a rank's input or output that is packed, as first byte and length.
+    pub fn packed_chunk(&self, own: u32, rank: u32, space: Space, chunk: u32) -> (u64, u64) {
+        let is_input = matches!(space, Space::Input | Space::OwnInput);
+        let size = self.params.message.dtype.size() as u64;
+        let count = |peer| if is_input { (rank, peer) } else { (peer, rank) };
+        let bytes = |peer| {
+            let (sender, receiver) = count(peer);
+            self.count_on(own, Count { sender, receiver }) * size
+        };
+        ((0..chunk).map(bytes).sum(), bytes(chunk))
+    }
+
+    /// Copies the counted elements of one chunk to another one.
+    pub(super) fn copy_counted(
+        &self,
+        worker: &mut Worker,
+        instr: &Instr,
+        rank: u32,
+        state: &mut AgentState,
+    ) -> Progress {
+        let (Some(src), Some(dst), Some(count)) =
+            (self.program.srcs(instr).first(), self.program.dsts(instr).first(), instr.counted)
+        else {
+            return Progress::Next;
+        };
+        let bytes = self.count_on(rank, count) * self.params.message.dtype.size() as u64;
+        let (index, of) = instr.slice;
+        let (start, len) = self.params.layout.slice(bytes, index, of);
+        while state.at.done < len {
+            let (at, n) = (start + state.at.done, (len - state.at.done).min(worker.quantum));
+            copy(self.counted_span(rank, src, at, n), self.counted_span(rank, dst, at, n), n);
+            state.at.done += n;
+            if worker.consume_fuel() {
+                return Progress::Yielded;
+            }
+        }
+        Progress::Next
+    }
+
+    /// Returns bytes of a chunk, for an operation of rank `own`.
+    fn counted_span(&self, own: u32, operand: &Operand, at: u64, len: u64) -> Span<'a> {
+        if !self.program.is_packed() || !operand.space.is_callers() {
+            return self.span(operand, at, len).0;
+        }
+        let area = self.params.area(operand.rank, operand.space);
+        let (first, _) = self.packed_chunk(own, operand.rank, operand.space, operand.index);
+        self.memory.slice(area.slice as usize).range(area.base + first + at, len)
+    }
+}
