@@ -8,7 +8,7 @@ use mscclpp_communicator::flight_recorder::{
 use proptest::prelude::*;
 
 fn call(number: u64, request: &str) -> CallRecord {
-    CallRecord { number, request: request.into(), at: format!("src/train.rs:{number}0:9") }
+    CallRecord { number, request: request.into(), at: format!("src/train.rs:{number}0:9"), kernel: None }
 }
 
 fn op(rank: u32, block: u32, operation: &str) -> OpRecord {

@@ -80,6 +80,9 @@ pub struct CallRecord {
     pub request: String,
     /// Source location of the call.
     pub at: String,
+    /// Kernel of its last launch of a plan on a device: `interpreter`, or `specialized` for the plan; `None` without a launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
 }
 
 /// A failure.

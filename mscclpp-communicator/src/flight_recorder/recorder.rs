@@ -34,7 +34,12 @@ struct Slot {
     /// Number of the call, from 1; 0 while it is written.
     number: AtomicU64,
     words: [AtomicU64; WORDS],
+    /// Kernel of the call's last launch of a plan: a position in `KERNELS`, from 1; 0 without a launch.
+    kernel: AtomicU64,
 }
+
+/// Names of kernels.
+const KERNELS: [&str; 2] = ["interpreter", "specialized"];
 
 impl Default for Recorder {
     fn default() -> Self {
@@ -44,7 +49,8 @@ impl Default for Recorder {
 
 impl Slot {
     const fn new() -> Self {
-        Self { number: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; WORDS] }
+        let kernel = AtomicU64::new(0);
+        Self { number: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; WORDS], kernel }
     }
 }
 
@@ -53,12 +59,30 @@ impl Recorder {
     #[inline]
     pub(crate) fn note(&self, request: Option<&Request>, place: u32) {
         let number = self.calls.load(Relaxed) + 1;
-        let slot = &self.last[(number % MAX_CALLS as u64) as usize];
+        let slot = self.slot(number);
         // A reader that sees a new word sees no old number after it.
         slot.number.store(0, Release);
         slot.words.iter().zip(encode(request, place)).for_each(|(slot, word)| slot.store(word, Release));
+        slot.kernel.store(0, Release);
         slot.number.store(number, Release);
         self.calls.store(number, Release);
+    }
+
+    /// Records which kernel the last call launched on a device.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn note_kernel(&self, is_specialized: bool) {
+        self.slot(self.calls.load(Relaxed)).kernel.store(1 + u64::from(is_specialized), Release);
+    }
+
+    fn slot(&self, number: u64) -> &Slot {
+        &self.last[(number % MAX_CALLS as u64) as usize]
+    }
+
+    /// Returns the name of the kernel that a call launched, if the rank has not replaced the call.
+    fn kernel(&self, number: u64) -> Option<String> {
+        let slot = self.slot(number);
+        let kernel = KERNELS.get((slot.kernel.load(Acquire) as usize).checked_sub(1)?)?;
+        (slot.number.load(Acquire) == number).then(|| (*kernel).to_owned())
     }
 
     /// Writes a dump for the first failure, if the environment names a folder.
@@ -89,7 +113,7 @@ impl Recorder {
         let calls = self.last_calls().into_iter().map(|(number, (request, at))| {
             let request = request.map_or_else(|| "barrier".to_owned(), |request| request.to_string());
             let at = places::place(at).map_or_else(String::new, |at| at.to_string());
-            CallRecord { number, request, at }
+            CallRecord { number, request, at, kernel: self.kernel(number) }
         });
         Dump { rank: rank.clone(), calls: calls.collect(), failure, state, waits }
     }
@@ -99,7 +123,7 @@ impl Recorder {
         let last = self.calls.load(Acquire);
         let numbers = last.saturating_sub(MAX_CALLS as u64) + 1..=last;
         let call = |number: u64| {
-            let slot = &self.last[(number % MAX_CALLS as u64) as usize];
+            let slot = self.slot(number);
             let words = slot.words.each_ref().map(|word| word.load(Acquire));
             let is_current = slot.number.load(Acquire) == number;
             decode(words).filter(|_| is_current).map(|call| (number, call))
@@ -217,6 +241,21 @@ mod tests {
             all.push((number, call));
             assert_eq!(recorder.last_calls(), &all[all.len().saturating_sub(MAX_CALLS)..]);
         }
+    }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn dumps_name_the_kernel_of_a_call() {
+        let recorder = Recorder::default();
+        let group = Bootstrap::local(1).expect("a group").remove(0);
+        recorder.note(None, 0);
+        recorder.note_kernel(true);
+        recorder.note(None, 0);
+        recorder.note_kernel(false);
+        recorder.note(None, 0);
+        let dump = recorder.dump(&RankRecord::of(&group), None, None, Vec::new());
+        let kernels: Vec<_> = dump.calls.iter().map(|call| call.kernel.as_deref()).collect();
+        assert_eq!(kernels, [Some("specialized"), Some("interpreter"), None]);
     }
 
     #[test]

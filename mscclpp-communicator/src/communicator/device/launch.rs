@@ -254,6 +254,9 @@ impl Connection {
                 self.serve_pieces(call, memory, &mut launched)?;
             }
         }
+        if launched.num_blocks > 0 {
+            call.communicator.inner.observed.recorder.note_kernel(launched.is_specialized);
+        }
         if let Some(counters) = &launched.counters {
             // The device runs it later, so it is counted and not timed.
             counters.record(request.bytes, None, 0);
