@@ -493,7 +493,7 @@ impl Lender {
             } else if let Some(staging) = &session.staging[slot] {
                 lender.buffer_args.0[slot] = (staging.number, 0);
                 // A failure fails the communicator: peers have started the launch that needs the pages.
-                staging.reserve().map_err(|error| session.abort(error))?;
+                staging.reserve(len).map_err(|error| session.abort(error))?;
                 lender.copies[slot] = true;
                 lender.lasting = false;
             }

@@ -58,7 +58,7 @@ impl Session {
         let place = self.find_place(Size { parts, len }, text, purpose)?;
         self.allocations += 1;
         let memory = self.slabs.insert(self.allocations, purpose, place);
-        let own = if now { memory.reserve() } else { check_available(len, purpose) };
+        let own = if now { memory.reserve(len) } else { check_available(len, purpose) };
         // A rank without memory takes part in the call as well, or the others would wait for it.
         let report = Report { failed: own.is_err(), place: Some(place), ..Report::default() };
         let reported = self.exchange_reports(report, None, text)?;

@@ -32,7 +32,7 @@ mod ranges;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) use self::allocate::Parts;
@@ -50,28 +50,30 @@ pub(super) struct PlanMemory {
     place: Place,
     slab: Arc<Slab>,
     own_local_rank: usize,
-    /// Whether the pages of this rank's part are allocated.
-    is_reserved: AtomicBool,
+    /// Bytes of this rank's part whose pages are allocated, from its beginning on.
+    reserved: AtomicU64,
     dropped: Arc<Dropped>,
     second: SecondMapping,
 }
 
 impl PlanMemory {
-    /// Allocates the pages of this rank's part, if there is one and it has none.
+    /// Allocates the pages of the first bytes of this rank's part, if there is one and it lacks them.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
     #[inline]
-    pub(super) fn reserve(&self) -> Result<(), Error> {
-        if self.is_reserved.load(Relaxed) { Ok(()) } else { self.reserve_pages() }
+    pub(super) fn reserve(&self, bytes: u64) -> Result<(), Error> {
+        if bytes <= self.reserved.load(Relaxed) { Ok(()) } else { self.reserve_pages(bytes) }
     }
 
     #[cold]
-    fn reserve_pages(&self) -> Result<(), Error> {
+    fn reserve_pages(&self, bytes: u64) -> Result<(), Error> {
+        let bytes = bytes.checked_next_power_of_two().unwrap_or(bytes).min(self.len());
         if let Some(part) = self.place.part(self.own_local_rank) {
-            self.slab.reserve(&part, self.purpose)?;
+            let begin = part.start + self.reserved.load(Relaxed);
+            self.slab.reserve(&(begin..part.start + bytes), self.purpose)?;
         }
-        self.is_reserved.store(true, Relaxed);
+        self.reserved.store(bytes, Relaxed);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The slabs of a node, and which of their bytes are in use.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::PlanMemory;
@@ -93,7 +93,7 @@ impl SlabPool {
             place,
             slab: Arc::clone(&self.slabs[place.slab].0),
             own_local_rank: self.own_local_rank,
-            is_reserved: AtomicBool::new(false),
+            reserved: AtomicU64::new(0),
             dropped: Arc::clone(&self.dropped),
             second: SecondMapping::default(),
         }
