@@ -6,13 +6,13 @@ use std::fmt;
 /// follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountOverflow {
-    /// The rank that passed the count, or whose buffer it is.
+    /// The rank that passed the count or expects another one, or whose buffer it is.
     pub rank: u32,
     /// What is exceeded.
     pub limit: CountLimit,
     /// The count, or the sum of the counts for the buffer, in elements.
     pub demand: i64,
-    /// The maximum, in elements.
+    /// The maximum, or what the rank expects, in elements.
     pub room: u64,
     /// The other rank of the count; of a sum, of its largest part.
     pub peer: u32,
@@ -29,6 +29,8 @@ pub enum CountLimit {
     Input,
     /// The counts for a rank fit into its output.
     Output,
+    /// A count is what its receiver expects, if the receiver states that.
+    Expected,
 }
 
 impl fmt::Display for CountOverflow {
@@ -40,6 +42,13 @@ impl fmt::Display for CountOverflow {
                     f,
                     "rank {rank} has {demand} elements for rank {peer}, expected 0 to {room}; no data was moved: correct \
                      the count, or use a larger message"
+                );
+            }
+            CountLimit::Expected => {
+                return write!(
+                    f,
+                    "rank {peer} has {demand} elements for rank {rank}, which expects {room}; no data was moved: pass the \
+                     same count on both ranks"
                 );
             }
             CountLimit::Input => ("input", "for"),

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-use super::counts::count_words;
+use super::counts::count_lines;
 use super::fifo::Fifo;
 use super::program::ResolvedPlan;
 use super::table::Table;
@@ -21,11 +21,14 @@ pub struct Counters {
     pub barriers: Box<[AtomicU64]>,
     /// One queue per proxy.
     pub fifos: Box<[Fifo]>,
-    /// Number of channels, after which the inbound counters are the words of the tables of counts.
+    /// Number of channels, after which the inbound counters are the tables of counts.
     channels: usize,
     /// By rank: number of the last launch whose table of counts the rank has found valid.
     accepted_counts: Box<[AtomicU64]>,
 }
+
+/// Words of a cache line.
+pub(super) const LINE_WORDS: usize = 8;
 
 /// Signals that arrived, per channel.
 enum Inbound {
@@ -49,7 +52,11 @@ impl Counters {
 
     /// Returns a word of the tables of counts of a plan that has them.
     pub(super) fn count_word(&self, word: usize) -> &AtomicU64 {
-        self.inbound((self.channels + word) as u32)
+        match &self.inbound {
+            Inbound::Own(counters) => &counters[self.channels + word],
+            #[cfg(feature = "process")]
+            Inbound::Shared(cells) => &cells.line(self.channels + word / LINE_WORDS)[word % LINE_WORDS],
+        }
     }
 
     /// Records that a rank has found the table of counts of a launch valid.
@@ -66,11 +73,11 @@ impl Counters {
 
     /// Creates the counters of all ranks in this process.
     pub fn new(program: &ResolvedPlan) -> Self {
-        Self::with_inbound(program, Inbound::Own(zeros(program.channels.len() + count_words(program))))
+        Self::with_inbound(program, Inbound::Own(zeros(program.channels.len() + count_lines(program) * LINE_WORDS)))
     }
 
     /// Creates the counters of a process that shares its signals with others: line `c` of `cells` belongs to channel
-    /// `c`, and those after the channels to the [words of counts](count_words).
+    /// `c`, and those after the channels to the [tables of counts](count_lines).
     #[cfg(feature = "process")]
     pub fn shared(program: &ResolvedPlan, cells: SharedCacheLines) -> Self {
         Self::with_inbound(program, Inbound::Shared(cells))

@@ -1,17 +1,19 @@
 //! The table of counts of a launch: how ranks exchange it, and operations whose sizes are entries of it.
 //!
 //! Every rank has a row in memory that all ranks of the launch share: the number of the plan's launch, the elements for which its input and
-//! its output have room, and its counts. A rank fills its row and then publishes the number; it has the table when
+//! its output have room, its counts, and what it expects of the others, if it does. A rank fills its row and then publishes the number; it has the table when
 //! it has found the number in all rows. There are two tables, which launches of a plan use in turn: a rank that fills a row
 //! of the next launch but one has found all rows of the next launch, so every rank has ended this one.
 //!
 //! All ranks compare the same numbers, so they all accept a table or all reject it. Of a rejected table, as of one that was
 //! never exchanged, every entry is 0. So counted operations stay inside of their chunks whatever the counts are.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use mscclpp_core::plan::raw::Count;
 
+use super::counters::{Counters, LINE_WORDS};
 use super::data::copy;
 use super::launch::{Launch, Progress, Worker};
 use super::program::{Instr, Operand, ResolvedPlan, Space};
@@ -24,6 +26,8 @@ use crate::memory::Span;
 pub struct CountRow {
     /// Elements for each rank.
     pub counts: Box<[i64]>,
+    /// Elements that it expects from each rank, of a rank that knows.
+    pub expected: Option<Box<[i64]>>,
     /// Elements for which its input and output have room, in an all-to-all-v.
     pub room: [u64; 2],
 }
@@ -37,26 +41,49 @@ pub struct CountRows<'a> {
     pub rows: &'a [CountRow],
 }
 
-/// Words of a row before its counts: number of the launch, room of input and output.
-const HEAD: u32 = 3;
+/// Words of a row before its counts: number of the launch, room of input and output, whether expected counts follow the counts.
+const HEAD: u32 = 4;
 
-/// Returns the number of words of both tables of a plan.
-pub fn count_words(program: &ResolvedPlan) -> usize {
-    let ranks = program.shape.ranks as usize;
-    if program.is_counted { 2 * ranks * (HEAD as usize + ranks) } else { 0 }
+/// Returns the number of words of a row: no two rows share a cache line.
+fn row_words(ranks: u32) -> usize {
+    (HEAD as usize + 2 * ranks as usize).next_multiple_of(LINE_WORDS)
+}
+
+/// Returns the number of cache lines of both tables of a plan.
+pub fn count_lines(program: &ResolvedPlan) -> usize {
+    let ranks = program.shape.ranks;
+    if program.is_counted { 2 * ranks as usize * row_words(ranks) / LINE_WORDS } else { 0 }
+}
+
+impl Counters {
+    /// Returns a word of a rank's row of a launch.
+    fn word_of(&self, ranks: u32, number: u64, rank: u32, word: u32) -> &AtomicU64 {
+        let row = if number.is_multiple_of(2) { rank } else { ranks + rank };
+        self.count_word(row as usize * row_words(ranks) + word as usize)
+    }
+
+    /// Returns an entry of the table of the plan's last launch, which has ended.
+    pub fn count(&self, ranks: u32, number: u64, count: Count) -> i64 {
+        self.word_of(ranks, number, count.sender, HEAD + count.receiver).load(Relaxed) as i64
+    }
 }
 
 impl<'a> Launch<'a> {
     /// Returns a word of a rank's row.
-    fn count_word(&self, rank: u32, word: u32) -> &'a std::sync::atomic::AtomicU64 {
-        let ranks = self.program.shape.ranks;
-        let row = if self.counts_number.is_multiple_of(2) { rank } else { ranks + rank };
-        self.counters.count_word((row * (HEAD + ranks) + word) as usize)
+    fn count_word(&self, rank: u32, word: u32) -> &'a AtomicU64 {
+        self.counters.word_of(self.program.shape.ranks, self.counts_number, rank, word)
     }
 
     /// Returns an entry of the table, which has been exchanged.
     fn entry(&self, sender: u32, receiver: u32) -> i64 {
-        self.count_word(sender, HEAD + receiver).load(Relaxed) as i64
+        self.counters.count(self.program.shape.ranks, self.counts_number, Count { sender, receiver })
+    }
+
+    /// Returns what a rank expects of another one; `None` if it does not.
+    fn expected(&self, receiver: u32, sender: u32) -> Option<i64> {
+        let has_expected = self.count_word(receiver, HEAD - 1).load(Relaxed) == 1;
+        let word = HEAD + self.program.shape.ranks + sender;
+        has_expected.then(|| self.count_word(receiver, word).load(Relaxed) as i64)
     }
 
     /// Gives the rank's row to all ranks, and waits for the rows of all.
@@ -67,10 +94,16 @@ impl<'a> Launch<'a> {
             for (word, room) in (1..).zip(room) {
                 self.count_word(rank, word).store(room, Relaxed);
             }
-            for receiver in 0..self.program.shape.ranks {
-                // A row that is missing or too short is an error of every rank.
-                let count = counts.get(receiver as usize).copied().unwrap_or(-1);
-                self.count_word(rank, HEAD + receiver).store(count as u64, Relaxed);
+            let ranks = self.program.shape.ranks;
+            let expected = given.and_then(|row| row.expected.as_deref());
+            self.count_word(rank, HEAD - 1).store(expected.is_some().into(), Relaxed);
+            for (first, list) in [(HEAD, Some(counts)), (HEAD + ranks, expected)] {
+                let Some(list) = list else { continue };
+                for peer in 0..ranks {
+                    // A row that is missing or too short is an error of every rank.
+                    let count = list.get(peer as usize).copied().unwrap_or(-1);
+                    self.count_word(rank, first + peer).store(count as u64, Relaxed);
+                }
             }
             self.count_word(rank, 0).store(self.counts_number, Release);
             state.at.waiting = true;
@@ -91,7 +124,15 @@ impl<'a> Launch<'a> {
     pub fn count_overflow(&self) -> Option<CountOverflow> {
         let ranks = self.program.shape.ranks;
         let most = self.max_count();
-        for (sender, receiver) in (0..ranks).flat_map(|sender| (0..ranks).map(move |receiver| (sender, receiver))) {
+        let entries = || (0..ranks).flat_map(|sender| (0..ranks).map(move |receiver| (sender, receiver)));
+        for (sender, receiver) in entries() {
+            let demand = self.entry(sender, receiver);
+            if let Some(expected) = self.expected(receiver, sender).filter(|expected| *expected != demand) {
+                let (limit, room) = (CountLimit::Expected, expected.max(0) as u64);
+                return Some(CountOverflow { rank: receiver, limit, demand, room, peer: sender, part: demand });
+            }
+        }
+        for (sender, receiver) in entries() {
             let demand = self.entry(sender, receiver);
             if u64::try_from(demand).is_ok_and(|demand| demand <= most) {
                 continue;

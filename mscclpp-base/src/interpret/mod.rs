@@ -32,7 +32,7 @@ mod table;
 pub mod timeline;
 
 pub use counters::Counters;
-pub use counts::{CountRow, CountRows, count_words};
+pub use counts::{CountRow, CountRows, count_lines};
 pub use data::copy;
 pub use fifo::Trigger;
 pub use launch::{Launch, Progress, Worker};

@@ -189,7 +189,7 @@ impl PreparedPlan {
             let counts: Box<[i64]> = counts.as_ref().iter().map(|count| (*count).into()).collect();
             let (expected, found) = (self.world.ranks, counts.len());
             if found == expected as usize {
-                Ok(CountRow { counts, room })
+                Ok(CountRow { counts, expected: None, room })
             } else {
                 Err(Error::CountRow { rank, expected, found })
             }

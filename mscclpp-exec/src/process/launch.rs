@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use mscclpp_core::collective::Collective;
+use mscclpp_core::plan::raw::Count;
 use mscclpp_core::types::ReduceOp;
 
 use super::buffer::Shared;
@@ -186,13 +187,31 @@ impl PreparedPlan {
         output: &mut [T],
         counts: &[C],
     ) -> Result<(), Error> {
+        self.launch_expecting(input, output, counts, None)
+    }
+
+    /// Launches as [`launch_counted`](Self::launch_counted) does. `expected[r]`, where it is stated, are the elements that this rank
+    /// expects from rank `r`: another number is a [`CountOverflow`](mscclpp_base::error::CountOverflow) of all ranks.
+    ///
+    /// # Errors
+    /// Those of [`launch_counted`](Self::launch_counted).
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn launch_expecting<T: Element, C: Copy + Into<i64>>(
+        &mut self,
+        input: &[T],
+        output: &mut [T],
+        counts: &[C],
+        expected: Option<&[C]>,
+    ) -> Result<(), Error> {
         self.check_reads::<T>()?;
-        let (expected, found) = (self.context.program.shape.ranks, counts.len());
-        if found != expected as usize {
-            return Err(Error::CountRow { rank: self.context.rank, expected, found });
-        }
-        let counts = counts.iter().map(|count| (*count).into()).collect();
-        let row = CountRow { counts, room: [input.len() as u64, output.len() as u64] };
+        let (rank, ranks) = (self.context.rank, self.context.program.shape.ranks);
+        let row = |counts: &[C]| match counts.len() {
+            found if found != ranks as usize => Err(Error::CountRow { rank, expected: ranks, found }),
+            _ => Ok(counts.iter().map(|count| (*count).into()).collect()),
+        };
+        let room = [input.len() as u64, output.len() as u64];
+        let row = CountRow { counts: row(counts)?, expected: expected.map(row).transpose()?, room };
         // More than the largest counts need is not accessed.
         let most = |len: usize, most: usize| if self.context.program.is_packed() { len.min(most) } else { len };
         let (input_len, output_len) = (most(input.len(), self.input_len()), most(output.len(), self.output_len()));
@@ -201,6 +220,14 @@ impl PreparedPlan {
             Loan::Write(bytemuck::cast_slice_mut(&mut output[..output_len])),
         ];
         self.execute(["input", "output"], loans, Some(&row))
+    }
+
+    /// Returns an entry of the table of counts of the plan's last launch, which all ranks have, whether it was accepted or not.
+    #[doc(hidden)]
+    pub fn count(&self, sender: u32, receiver: u32) -> i64 {
+        let program = &self.context.program;
+        let is_known = program.is_counted && sender.max(receiver) < program.shape.ranks;
+        if is_known { self.context.count(Count { sender, receiver }) } else { 0 }
     }
 
     fn check_reads<T: Element>(&self) -> Result<(), Error> {

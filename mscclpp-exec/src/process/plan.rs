@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use mscclpp_core::check::{LaunchBoundaries, launch_boundaries};
 use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::Count;
 
 use super::plan_memory::PlanMemory;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::sends;
-use mscclpp_base::interpret::{AgentState, Counters, Operand, ResolvedPlan, Space, count_words, resolve};
+use mscclpp_base::interpret::{AgentState, Counters, Operand, ResolvedPlan, Space, count_lines, resolve};
 use mscclpp_base::passes::RankSchedule;
 use mscclpp_base::passes::place_in_caller_memory::Placement;
 use mscclpp_base::shm::SharedCacheLines;
@@ -68,7 +69,7 @@ pub(super) fn lines(program: &ResolvedPlan) -> usize {
 
 /// Returns the line of the first thread block's position.
 fn first_position(program: &ResolvedPlan) -> usize {
-    program.channels.len() + count_words(program)
+    program.channels.len() + count_lines(program)
 }
 
 impl PlanState {
@@ -133,6 +134,11 @@ impl PlanState {
         self.last.store(id, Relaxed);
         let uses_scratch = self.program.plain_scratch || self.program.shape.packets;
         (before + 1, before > 0 && last != id && uses_scratch)
+    }
+
+    /// Returns an entry of the table of counts of the plan's last launch.
+    pub(super) fn count(&self, count: Count) -> i64 {
+        self.counters.count(self.program.shape.ranks, self.launches.load(Relaxed), count)
     }
 
     /// Returns whether the data of a port put to memory of this rank may arrive after the rank's operations have

@@ -112,6 +112,53 @@ fn overflow_between_processes_is_one_verdict_and_the_next_launch_follows() {
 }
 
 #[test]
+fn late_rank_without_counts_is_waited_for() {
+    for plan in plans(3) {
+        each(3, |executor| {
+            let mut x = executor.prepare(&plan, Message::of::<i32>(300)).expect("the same");
+            for number in 0..4 {
+                let mut counts = table(3, 100, number);
+                counts[1] = vec![0; 3];
+                if executor.rank() == 1 {
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                }
+                launch(&executor, &mut x, &counts, number).expect("within the maximum");
+            }
+        });
+    }
+}
+
+#[test]
+fn count_that_its_receiver_does_not_expect_is_one_verdict() {
+    for plan in plans(4) {
+        each(4, |executor| {
+            let mut x = executor.prepare(&plan, Message::of::<i32>(16)).expect("the same");
+            let counts = [[2, 0, 1, 3], [0; 4], [4, 1, 0, 0], [0, 2, 2, 2]];
+            let rank = executor.rank() as usize;
+            // Rank 1 does not know what it receives; rank 2 is wrong in every other launch.
+            for number in 0..4 {
+                let mut expected = counts.map(|row| row[rank]);
+                expected[3] += if rank == 2 { number % 2 } else { 0 };
+                let expected = (rank != 1).then_some(&expected[..]);
+                let (input, mut output) = (vec![rank as i32; 16], vec![FILL; 16]);
+                let result = x.launch_expecting(&input, &mut output, &counts[rank], expected);
+                let overflow =
+                    CountOverflow { rank: 2, limit: CountLimit::Expected, demand: 2, room: 3, peer: 3, part: 2 };
+                match number % 2 {
+                    0 => assert_eq!(result, Ok(()), "rank {rank}"),
+                    _ => assert_eq!(result, Err(Error::CountOverflow(overflow)), "rank {rank}"),
+                }
+                assert_eq!(output.iter().all(|element| *element == FILL), result.is_err(), "rank {rank}");
+                let found = (0..16).map(|entry| x.count(entry / 4, entry % 4));
+                assert!(found.eq(counts.iter().flatten().map(|count| i64::from(*count))), "rank {rank}");
+            }
+            let error = x.launch_expecting(&[0; 16], &mut [0; 16], &[0; 4], Some(&[0; 3])).expect_err("3 of 4");
+            assert_eq!(error, Error::CountRow { rank: rank as u32, expected: 4, found: 3 });
+        });
+    }
+}
+
+#[test]
 fn rank_that_never_comes_is_named_by_those_that_wait_for_its_counts() {
     let plan = &plans(3)[0];
     let done = std::sync::Barrier::new(3);
