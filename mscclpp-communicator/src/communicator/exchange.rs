@@ -1,10 +1,17 @@
 //! All-to-all with parts of any lengths.
+//!
+//! Ranks of one node exchange counts and data in one launch (`counted`). Between nodes, and for very long parts, data travels in rounds
+//! of equal parts.
+
+mod counted;
 
 use std::panic::Location;
 
+pub(super) use self::counted::CountedPlans;
 use super::handle::Communicator;
+use mscclpp_algorithms as algorithms;
 use mscclpp_base::dtype::Element;
-use mscclpp_base::error::Error;
+use mscclpp_base::error::{CountLimit, CountOverflow, Error};
 use mscclpp_bootstrap::place;
 use mscclpp_core::types::ReduceOp;
 
@@ -34,11 +41,44 @@ impl<T> AllToAllVOutput<T> {
     }
 }
 
+/// Where a rank receives.
+enum Output<'o, T> {
+    /// As much as arrives.
+    New(Vec<T>),
+    /// As much as fits.
+    Given(&'o mut [T]),
+}
+
+impl<T: Element> Output<'_, T> {
+    fn elements(&mut self) -> &mut [T] {
+        match self {
+            Self::New(elements) => elements,
+            Self::Given(elements) => elements,
+        }
+    }
+
+    /// Makes room for a number of elements, and returns whether there is.
+    fn resize(&mut self, len: usize) -> bool {
+        match self {
+            Self::New(elements) => {
+                let has_memory = elements.try_reserve_exact(len.saturating_sub(elements.len())).is_ok();
+                if has_memory {
+                    elements.resize(len, T::zeroed());
+                }
+                has_memory
+            }
+            Self::Given(elements) => len <= elements.len(),
+        }
+    }
+}
+
 /// Why a rank cannot receive what the others send it.
 #[derive(Clone, Copy)]
 enum Refusal {
     /// It has no memory for this number of elements.
     Memory(u64),
+    /// This number of elements, of which a rank sends the largest part, exceeds its room.
+    Room { demand: u64, room: u64, peer: u32, part: u64 },
     /// A rank sends it another number of bytes than it expects.
     Length { peer: u32, sent: u64, expected: u64 },
 }
@@ -48,36 +88,43 @@ impl Communicator {
     /// so on. Ranks need not know what others send.
     ///
     /// # Cost
-    /// Two small calls to exchange the counts. Where all are equal, an [`all_to_all`](Self::all_to_all); else rounds in which
-    /// all parts have one length: the longest part of any rank, rounded up to a power of two, or as much as 16 MiB hold.
-    /// Parts that are shorter travel filled up, so lengths that differ by much cost as much as equal ones of the longest.
-    /// Rounds go through registered memory, twice their size, which the group keeps.
+    /// Between the ranks of a node one launch, in which each rank also reads the counts of all; a second one if a rank receives more
+    /// than it sends. Other slices than registered ones are copied once more. Between nodes, and for parts that would take more than 512 MiB if
+    /// all were as long as the longest: two small calls to exchange counts, then rounds in which all parts have one length: the longest part
+    /// of any rank, rounded up to a power of two, or as much as 16 MiB hold. Rounds go through registered memory, twice their size,
+    /// which the group keeps.
     ///
     /// # Errors
     /// See [`Communicator`]; [`Error::ReceiveMemory`] if what arrives does not fit into a rank's memory, on all ranks.
     #[track_caller]
     pub fn all_to_all_v<T: Element>(&self, input: &[T], counts: &[usize]) -> Result<AllToAllVOutput<T>, Error> {
         let _place = place::enter(Location::caller());
-        self.exchange_in_parts(input, counts, None)
+        let mut output = Output::New(Vec::new());
+        let counts = self.exchange_in_parts(input, counts, &mut output, None)?;
+        let Output::New(elements) = output else { return Err(Error::Internal("an output of the caller".into())) };
+        Ok(AllToAllVOutput { elements, counts })
     }
 
-    /// Does what [`all_to_all_v`](Self::all_to_all_v) does, for ranks that know what others send: `expected[r]` elements of rank r.
+    /// Does what [`all_to_all_v`](Self::all_to_all_v) does, with an output of the caller: writes what the ranks send one after the other,
+    /// and returns how many elements each of them sends. Elements beyond them keep their values. `expected[r]`, where it is stated: the
+    /// elements that this rank expects from rank r.
     ///
     /// # Cost
-    /// That of `all_to_all_v`.
+    /// That of `all_to_all_v`, in one launch.
     ///
     /// # Errors
-    /// Those of `all_to_all_v`; [`Error::PartLength`] if a rank sends another number of elements, on all ranks.
+    /// See [`Communicator`]; [`Error::CountOverflow`] if a rank's output is too short, [`Error::PartLength`] if a rank sends another number of
+    /// elements than expected: on all ranks, before data is moved.
     #[track_caller]
-    #[doc(hidden)]
-    pub fn all_to_all_v_checked<T: Element>(
+    pub fn all_to_all_v_into<T: Element>(
         &self,
         input: &[T],
         counts: &[usize],
-        expected: &[usize],
-    ) -> Result<AllToAllVOutput<T>, Error> {
+        output: &mut [T],
+        expected: Option<&[usize]>,
+    ) -> Result<Vec<usize>, Error> {
         let _place = place::enter(Location::caller());
-        self.exchange_in_parts(input, counts, Some(expected))
+        self.exchange_in_parts(input, counts, &mut Output::Given(output), expected)
     }
 
     /// Exchanges data by several calls, which are parts of this one.
@@ -86,10 +133,11 @@ impl Communicator {
         &self,
         input: &[T],
         counts: &[usize],
+        output: &mut Output<'_, T>,
         expected: Option<&[usize]>,
-    ) -> Result<AllToAllVOutput<T>, Error> {
+    ) -> Result<Vec<usize>, Error> {
         let part = self.enter_call(|| format!("{CALL} of {}", self.element_type(T::TYPE)));
-        let exchanged = self.exchange(input, counts, expected);
+        let exchanged = self.exchange(input, counts, output, expected);
         drop(part);
         self.count_call();
         exchanged
@@ -100,12 +148,13 @@ impl Communicator {
         &self,
         input: &[T],
         counts: &[usize],
+        output: &mut Output<'_, T>,
         expected: Option<&[usize]>,
-    ) -> Result<AllToAllVOutput<T>, Error> {
-        let (rank, ranks) = (self.rank(), self.num_ranks() as usize);
+    ) -> Result<Vec<usize>, Error> {
+        let (rank, ranks) = (self.rank(), self.num_ranks());
         let length = |what, expected, found| Error::Length { call: CALL, rank, what, expected, found };
         for (what, list) in [("the list of counts", Some(counts)), ("the list of expected counts", expected)] {
-            if let Some(list) = list.filter(|list| list.len() != ranks) {
+            if let Some(list) = list.filter(|list| list.len() != ranks as usize) {
                 return Err(length(what, format!("{ranks}, one per rank"), list.len()));
             }
         }
@@ -114,15 +163,38 @@ impl Communicator {
             let total = total.map_or_else(|| "more than the address space".to_owned(), |total| total.to_string());
             return Err(length("the input", format!("{total}, the sum of the counts"), input.len()));
         }
+        if self.bootstrap().num_nodes() == 1
+            && (2..=algorithms::MAX_RANKS).contains(&ranks)
+            && let Some(received) = self.exchange_in_launch(input, counts, output, expected)?
+        {
+            return Ok(received);
+        }
+        self.exchange_in_calls(input, counts, output, expected)
+    }
 
+    /// Exchanges counts by two small calls, and data by calls with parts of one length.
+    #[track_caller]
+    fn exchange_in_calls<T: Element>(
+        &self,
+        input: &[T],
+        counts: &[usize],
+        output: &mut Output<'_, T>,
+        expected: Option<&[usize]>,
+    ) -> Result<Vec<usize>, Error> {
+        let rank = self.rank();
         let mine: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
-        let mut theirs = vec![0_u64; ranks];
+        let mut theirs = vec![0_u64; counts.len()];
         self.all_to_all(&mine, &mut theirs)?;
         let received: Vec<usize> = theirs.iter().map(|&count| usize::try_from(count).unwrap_or(usize::MAX)).collect();
         let arriving = received.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));
-        let mut elements: Vec<T> = Vec::new();
-        let refusal = refusal_of_length::<T>(&received, expected)
-            .or_else(|| elements.try_reserve_exact(arriving).is_err().then_some(Refusal::Memory(arriving as u64)));
+        let refusal = refusal_of_length::<T>(&received, expected).or_else(|| {
+            if output.resize(arriving) {
+                return None;
+            }
+            let Output::Given(output) = output else { return Some(Refusal::Memory(arriving as u64)) };
+            let (peer, part) = (0_u32..).zip(&theirs).min_by_key(|(_, part)| u64::MAX - **part)?;
+            Some(Refusal::Room { demand: arriving as u64, room: output.len() as u64, peer, part: *part })
+        });
 
         // Of all ranks: the longest part, how much the shortest lacks to the largest number, and who refuses.
         let longest = mine.iter().copied().max().unwrap_or(0);
@@ -133,28 +205,32 @@ impl Communicator {
         if let Some(refusing) = refusing.checked_sub(1) {
             return Err(self.refused::<T>(refusing as u32, refusal)?);
         }
-        elements.resize(arriving, T::zeroed());
-
+        let elements = &mut output.elements()[..arriving];
         if longest == u64::MAX - short_of {
-            self.all_to_all(input, &mut elements)?;
+            self.all_to_all(input, elements)?;
         } else {
-            self.exchange_in_rounds(input, counts, &mut elements, &received, longest)?;
+            self.exchange_in_rounds(input, counts, elements, &received, longest)?;
         }
-        Ok(AllToAllVOutput { elements, counts: received })
+        Ok(received)
     }
 
     /// Returns the error of a rank that refuses, whose reason the others do not know yet.
     #[track_caller]
     fn refused<T: Element>(&self, rank: u32, own: Option<Refusal>) -> Result<Error, Error> {
         let mut words = match own.filter(|_| rank == self.rank()) {
-            None => [0; 4],
-            Some(Refusal::Memory(count)) => [0, count, 0, 0],
-            Some(Refusal::Length { peer, sent, expected }) => [1, u64::from(peer), sent, expected],
+            None => [0; 5],
+            Some(Refusal::Memory(count)) => [0, count, 0, 0, 0],
+            Some(Refusal::Length { peer, sent, expected }) => [1, u64::from(peer), sent, expected, 0],
+            Some(Refusal::Room { demand, room, peer, part }) => [2, u64::from(peer), demand, room, part],
         };
         self.all_reduce_in_place(&mut words, ReduceOp::Max)?;
         Ok(match words {
             [0, count, ..] => Error::ReceiveMemory { call: CALL, rank, count, bytes: size_of::<T>() },
-            [_, peer, sent, expected] => Error::PartLength { call: CALL, rank, peer: peer as u32, sent, expected },
+            [1, peer, sent, expected, _] => Error::PartLength { call: CALL, rank, peer: peer as u32, sent, expected },
+            [_, peer, demand, room, part] => {
+                let (limit, demand, peer, part) = (CountLimit::Output, demand as i64, peer as u32, part as i64);
+                Error::CountOverflow(CountOverflow { rank, limit, demand, room, peer, part })
+            }
         })
     }
 
@@ -217,3 +293,6 @@ fn each_part(counts: &[usize], done: usize, piece: usize, mut copy: impl FnMut(u
         begin += count;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use super::background;
 use super::cache::Cache;
 #[cfg(feature = "cuda")]
 use super::device::{Devices, KnownPolicy, Lanes};
+use super::exchange::CountedPlans;
 use super::forced::Forced;
 use super::forms::Forms;
 use super::observed::Observed;
@@ -146,6 +147,7 @@ pub(super) struct Calls {
     pub(super) places: PlaceNumbers,
     /// Counters of barriers, once there was one.
     pub(super) barriers: Option<Arc<CallCounters>>,
+    pub(super) counted: CountedPlans,
     /// State of the calls on device memory.
     #[cfg(feature = "cuda")]
     pub(super) devices: Devices,
@@ -157,6 +159,7 @@ impl Calls {
     /// Drops what was prepared.
     pub(super) fn clear(&mut self) {
         drop(self.cache.clear());
+        self.counted.clear();
         #[cfg(feature = "cuda")]
         self.devices.clear();
     }

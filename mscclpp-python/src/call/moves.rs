@@ -99,11 +99,33 @@ pub(super) fn all_to_all_list(
     outputs: &[View],
     staging: &mut Staging,
 ) -> Result<(), Failure> {
-    let all = staging.bytes(inputs.iter().map(|input| input.bytes).sum())?;
-    concatenate(inputs, all);
-    let counts: Vec<usize> = inputs.iter().map(|input| input.bytes).collect();
-    let expected: Vec<usize> = outputs.iter().map(|output| output.bytes).collect();
-    let received = comm.all_to_all_v_checked::<u8>(all, &counts, &expected)?;
-    divide(&received.elements, outputs);
+    let bytes = |views: &[View]| views.iter().map(|view| view.bytes).collect::<Vec<_>>();
+    let (counts, expected) = (bytes(inputs), bytes(outputs));
+    let overlaps = inputs.iter().any(|input| outputs.iter().any(|output| input.overlaps(output)));
+    let (source, target) = (joined(inputs).filter(|_| !overlaps), joined(outputs));
+    let all = staging.bytes(counts.iter().chain(&expected).sum())?;
+    let (sent, received) = all.split_at_mut(counts.iter().sum());
+    if source.is_none() {
+        concatenate(inputs, sent);
+    }
+    let sent: &[u8] = match &source {
+        Some(source) => read(source),
+        None => sent,
+    };
+    match target {
+        Some(target) => drop(comm.all_to_all_v_into::<u8>(sent, &counts, written(&target), Some(&expected))?),
+        None => {
+            comm.all_to_all_v_into::<u8>(sent, &counts, received, Some(&expected))?;
+            divide(received, outputs);
+        }
+    }
     Ok(())
+}
+
+/// Returns views that follow each other as one.
+fn joined(views: &[View]) -> Option<View> {
+    let first = *views.iter().find(|view| view.bytes > 0)?;
+    views.iter().filter(|view| view.bytes > 0).try_fold(View { bytes: 0, ..first }, |all, view| {
+        (all.address + all.bytes == view.address).then_some(View { bytes: all.bytes + view.bytes, ..all })
+    })
 }

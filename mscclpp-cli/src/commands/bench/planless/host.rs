@@ -39,8 +39,9 @@ pub(super) fn bench(args: &BenchArgs, call: PlanlessCall, sizes: &[u64]) -> Resu
 fn of_size<T: Element>(comm: &Communicator, shape: &Shape, options: MeasureOptions) -> Result<Measurement> {
     let elements = |counts: &[usize]| vec![T::zeroed(); counts.iter().sum()];
     let counts = shape.sent_to();
-    let (input, output) = (elements(&counts), elements(&shape.received_from()));
-    Ok(measure_call(comm, &mut OnSlices { comm, shape, counts, input, output }, options)?)
+    let received = shape.received_from();
+    let (input, output) = (elements(&counts), elements(&received));
+    Ok(measure_call(comm, &mut OnSlices { comm, shape, counts, received, input, output }, options)?)
 }
 
 /// A call with its buffers.
@@ -48,6 +49,7 @@ struct OnSlices<'a, T> {
     comm: &'a Communicator,
     shape: &'a Shape,
     counts: Vec<usize>,
+    received: Vec<usize>,
     input: Vec<T>,
     output: Vec<T>,
 }
@@ -63,8 +65,8 @@ impl<T: Element> MeasuredCall for OnSlices<'_, T> {
             PlanlessCall::Scatter => self.comm.scatter(&self.input, &mut self.output, self.shape.root),
             PlanlessCall::Barrier => self.comm.barrier(),
             PlanlessCall::AllToAllV => {
-                self.output = self.comm.all_to_all_v(&self.input, &self.counts)?.elements;
-                Ok(())
+                let (counts, received) = (&self.counts, &self.received);
+                self.comm.all_to_all_v_into(&self.input, counts, &mut self.output, Some(received)).map(drop)
             }
         }
     }
