@@ -312,6 +312,7 @@ impl OnDevice<'_> {
                 on.all_to_all_v::<u8>(&read(&sent), &counts(inputs), &mut written(&received), &counts(outputs))?;
                 self.divide(&received, outputs)?;
             }
+            Call::AllToAllRows { .. } => return Err(unsupported("sizes in tensors on a device")),
             Call::Gather { input, outputs, root } => {
                 let all = self.temporary(0, sum(outputs))?;
                 on.gather::<u8>(&read(input), &mut written(&all), *root)?;

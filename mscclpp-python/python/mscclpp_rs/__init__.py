@@ -44,6 +44,7 @@ __all__ = [
     "Timing",
     "UnsupportedError",
     "__version__",
+    "all_to_all_single",
     "call_counts",
     "new_buffer",
     "register_backend",
@@ -87,6 +88,25 @@ def new_buffer(
     from ._torch import backend_of
 
     return backend_of(group).new_buffer(*shape, dtype=torch.float32 if dtype is None else dtype)
+
+
+def all_to_all_single(
+    output: "torch.Tensor",
+    input: "torch.Tensor",
+    output_split_sizes: "torch.Tensor",
+    input_split_sizes: "torch.Tensor",
+    group: "torch.distributed.ProcessGroup | None" = None,
+) -> None:
+    """Sends the first ``input_split_sizes[0]`` rows of ``input`` to rank 0, the next ``input_split_sizes[1]`` to rank 1 and so on.
+
+    Unlike ``torch.distributed.all_to_all_single``, a rank need not know how many rows it receives: they are written one after the other to
+    ``output``, which may be longer, and their numbers to ``output_split_sizes``. Sizes are tensors of int64 with an entry for each rank. All
+    tensors are on the CPU. A call of all ranks of the group, by default of all ranks. Raises ``InvalidInputError``, on all ranks and before
+    rows are moved, if the output of one of them is too short, and if another backend serves the group.
+    """
+    from ._torch import backend_of
+
+    backend_of(group).all_to_all_rows(output, input, output_split_sizes, input_split_sizes)
 
 
 def _backend(group: "torch.distributed.ProcessGroup | None") -> "Backend | None":

@@ -125,6 +125,15 @@ class Communicator:
     def all_to_all_list(
         self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], timeout: int, is_async: bool
     ) -> Work | None: ...
+    def all_to_all_rows(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        received: torch.Tensor,
+        sent: torch.Tensor,
+        elements: int,
+        timeout: int,
+    ) -> None: ...
     def gather(
         self, outputs: Sequence[torch.Tensor], input: torch.Tensor, root: int, timeout: int, is_async: bool
     ) -> Work | None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import math
 import os
 import sys
 import weakref
@@ -476,6 +477,22 @@ class Backend(_BASE):  # type: ignore[misc]
         return self._finish(work, opts, [output], buffers)
 
     alltoall_base = all_to_all_single
+
+    def all_to_all_rows(
+        self, output: torch.Tensor, input: torch.Tensor, output_sizes: torch.Tensor, input_sizes: torch.Tensor
+    ) -> None:
+        """Sends to rank r as many rows of the input as entry r of its sizes says; see ``mscclpp_rs.all_to_all_single``."""
+        if any(tensor.device.type != "cpu" for tensor in (output, input, output_sizes, input_sizes)):
+            raise UnsupportedError("all_to_all_single: expected tensors on the CPU; copy them with tensor.cpu()")
+        if input.dim() == 0 or output.shape[1:] != input.shape[1:] or 0 in input.shape[1:]:
+            shapes = f"{list(input.shape)} and {list(output.shape)}"
+            raise InvalidInputError(f"all_to_all_single: expected an input and an output of equal rows, found shapes {shapes}")
+        buffers = Buffers()
+        # Rows of the output that no rank sends keep their values.
+        to, received = (buffers.in_out(tensor, tensor) for tensor in (output, output_sizes))
+        source, sent = buffers.input(input), buffers.input(input_sizes)
+        self._native.all_to_all_rows(to, source, received, sent, math.prod(input.shape[1:]), -1)
+        buffers.write_back()
 
     def _parts(self, tensor: torch.Tensor, splits: Sequence[int], what: str) -> list[torch.Tensor]:
         rows = tensor.shape[0] if tensor.dim() else 0

@@ -12,7 +12,7 @@ use mscclpp_exec::with_type;
 
 pub(crate) use self::memory::Staging;
 use self::memory::{concatenate, divide, read, written};
-use self::moves::{all_gather, all_gather_list, all_to_all, all_to_all_list};
+use self::moves::{all_gather, all_gather_list, all_to_all, all_to_all_list, all_to_all_rows};
 use self::reductions::{all_reduce, all_reduce_list, reduce, reduce_scatter, reduce_scatter_list};
 use crate::failure::Failure;
 use crate::operator::Operator;
@@ -65,6 +65,15 @@ pub(crate) enum Call {
         inputs: Vec<View>,
         outputs: Vec<View>,
     },
+    /// Of rows, which consist of a number of elements: `sent` has the numbers of those for each rank, and `received` gets those from
+    /// each rank.
+    AllToAllRows {
+        input: View,
+        output: View,
+        sent: View,
+        received: View,
+        elements: usize,
+    },
     Gather {
         input: View,
         outputs: Vec<View>,
@@ -92,7 +101,7 @@ impl Call {
             Self::AllGatherList { .. } => "all_gather",
             Self::ReduceScatter { .. } => "reduce_scatter_tensor",
             Self::ReduceScatterList { .. } => "reduce_scatter",
-            Self::AllToAll { .. } => "all_to_all_single",
+            Self::AllToAll { .. } | Self::AllToAllRows { .. } => "all_to_all_single",
             Self::AllToAllList { .. } => "all_to_all",
             Self::Gather { .. } => "gather",
             Self::Scatter { .. } => "scatter",
@@ -116,6 +125,7 @@ impl Call {
             | Self::Scatter { inputs: list, output: single, .. } => list.iter().chain([single]).collect(),
             Self::AllReduceList { tensors, .. } => tensors.iter().collect(),
             Self::AllToAllList { inputs, outputs } => inputs.iter().chain(outputs).collect(),
+            Self::AllToAllRows { input, output, sent, received, .. } => vec![input, output, sent, received],
             Self::Barrier => Vec::new(),
             Self::Several(calls) => calls.iter().flat_map(Self::views).collect(),
         }
@@ -149,6 +159,7 @@ impl Call {
             | Self::ReduceScatter { output: view, .. }
             | Self::ReduceScatterList { output: view, .. }
             | Self::AllToAll { input: view, .. }
+            | Self::AllToAllRows { input: view, .. }
             | Self::Gather { input: view, .. }
             | Self::Scatter { output: view, .. } => Some(view.kind),
             Self::AllReduceList { tensors: list, .. } | Self::AllToAllList { outputs: list, .. } => {
@@ -191,6 +202,9 @@ impl Call {
             }
             Self::AllToAll { input, output } => all_to_all(comm, input, output, staging)?,
             Self::AllToAllList { inputs, outputs } => all_to_all_list(comm, inputs, outputs, staging)?,
+            Self::AllToAllRows { input, output, sent, received, elements } => {
+                all_to_all_rows(comm, [input, output], [sent, received], *elements, staging)?;
+            }
             Self::Gather { input, outputs, root } => {
                 let all = staging.bytes(outputs.iter().map(|output| output.bytes).sum())?;
                 comm.gather::<u8>(read(input), all, *root)?;

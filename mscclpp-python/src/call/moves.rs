@@ -129,3 +129,40 @@ fn joined(views: &[View]) -> Option<View> {
         (all.address + all.bytes == view.address).then_some(View { bytes: all.bytes + view.bytes, ..all })
     })
 }
+
+/// Sends to each rank as many rows as `sent` has for it, and writes to `received` how many rows the ranks have sent.
+pub(super) fn all_to_all_rows(
+    comm: &Communicator,
+    [input, output]: [&View; 2],
+    [sent, received]: [&View; 2],
+    elements: usize,
+    staging: &mut Staging,
+) -> Result<(), Failure> {
+    let (dtype, lanes) = input.kind.moved();
+    let row = elements * lanes;
+    let rows: &[i64] = read(sent);
+    let count = |rows: &i64| usize::try_from(*rows).ok()?.checked_mul(row);
+    let counts: Option<Vec<usize>> = rows.iter().map(count).collect();
+    let counts = counts.unwrap_or_default();
+    let total = counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count));
+    let Some(total) = total.filter(|total| counts.len() == rows.len() && *total <= input.count() * lanes) else {
+        let most = input.count() * lanes / row.max(1);
+        let message =
+            format!("expected sizes of the input of at least 0, with a sum of at most {most}, found {rows:?}");
+        return Err(Failure::invalid("all_to_all_single", message));
+    };
+    let source = if input.overlaps(output) {
+        let copy = staging.bytes(input.bytes)?;
+        copy.copy_from_slice(read(input));
+        View { address: copy.as_ptr() as usize, ..*input }
+    } else {
+        *input
+    };
+    let counts = with_type!(dtype, T => {
+        comm.all_to_all_v_into::<T>(&read(&source)[..total], &counts, written(output), None)
+    })?;
+    for (size, count) in written::<i64>(received).iter_mut().zip(counts) {
+        *size = (count / row.max(1)) as i64;
+    }
+    Ok(())
+}

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::{UniqueId, place};
 use mscclpp_communicator::Communicator;
+use mscclpp_exec::DataType;
 use mscclpp_select::{Algorithm, RegistryError, defaults};
 use pyo3::prelude::*;
 
@@ -31,7 +32,7 @@ use crate::plan::Plan;
 use crate::selection::order_policy;
 use crate::signals::{interruptible, raise_signal};
 use crate::symmetric::{PySymmetricMemory, PySymmetricWindow, SignalAction};
-use crate::tensor::{View, current_stream, views};
+use crate::tensor::{Kind, View, current_stream, views};
 use crate::work::{PyWork, SIGNAL_INTERVAL};
 
 /// A tensor, or a list of tensors.
@@ -276,6 +277,30 @@ impl PyCommunicator {
         let is_alike = |view| first.map_or(Ok(()), |first| same_kind("all_to_all", &first, view));
         outputs.iter().chain(&inputs).try_for_each(is_alike)?;
         self.submit(Call::AllToAllList { inputs, outputs }, timeout, is_async, keep.as_any())
+    }
+
+    /// Sends the first `sent[0]` rows of the input to rank 0, the next `sent[1]` to rank 1 and so on; writes the rows of all ranks to the
+    /// output, one after the other, and how many each rank sends to `received`. A row has this number of elements. Both lists are tensors of
+    /// int64 with an entry for each rank.
+    fn all_to_all_rows(
+        &self,
+        output: &Object<'_>,
+        input: &Object<'_>,
+        received: &Object<'_>,
+        sent: &Object<'_>,
+        elements: usize,
+        timeout: i64,
+    ) -> Submitted {
+        let keep = (output, input, received, sent).into_pyobject(output.py())?;
+        let (output, input) = (View::new(output)?, View::new(input)?);
+        let (received, sent) = (View::new(received)?, View::new(sent)?);
+        same_kind("all_to_all_single", &output, &input)?;
+        let ranks = self.ranks.comm.num_ranks() as usize;
+        if [&received, &sent].iter().any(|sizes| sizes.kind != Kind::Plain(DataType::I64) || sizes.count() != ranks) {
+            let message = format!("expected sizes of type int64, {ranks} of input and output, one for each rank");
+            return Err(Failure::invalid("all_to_all_single", message).into());
+        }
+        self.submit(Call::AllToAllRows { input, output, sent, received, elements }, timeout, false, keep.as_any())
     }
 
     /// Writes rank r's input to tensor r of the outputs of rank `root`; the others pass no outputs.

@@ -350,6 +350,51 @@ def ranks_decide_on_their_own_which_calls_are_in_place():
 
 
 @own_test
+def all_to_all_of_rows_whose_numbers_receivers_do_not_know():
+    import mscclpp_rs
+
+    for dtype in (torch.bfloat16, torch.int64, torch.bool, torch.complex64):
+        # The first call sends nothing, and rank 1 never sends anything.
+        for call in range(4):
+            table = [[call * ((3 * rank + 2 * peer + call) % 4) * (rank != 1) for peer in range(SIZE)] for rank in range(SIZE)]
+            rows = [values(rank, 2 * sum(table[rank]), dtype, call).reshape(-1, 2) for rank in range(SIZE)]
+            expected = torch.cat([rows[rank].split(table[rank])[RANK] for rank in range(SIZE)])
+            # Longer than what is sent and received.
+            source = torch.cat([rows[RANK], values(RANK, 2, dtype).reshape(1, 2)])
+            output = values(RANK, 2 * len(expected) + 2, dtype, 9).reshape(-1, 2)
+            expected = torch.cat([expected, output[len(expected) :]])
+            sizes = torch.full((SIZE,), -1)
+            mscclpp_rs.all_to_all_single(output, source, sizes, torch.tensor(table[RANK]))
+            equal(output, expected, f"rows of {dtype}, call {call}")
+            equal(sizes, torch.tensor([table[rank][RANK] for rank in range(SIZE)]), f"sizes of {dtype}, call {call}")
+    # Of the output of every other row, and in its own input.
+    strided = torch.zeros(2 * SIZE, 3)[::2]
+    mscclpp_rs.all_to_all_single(strided, torch.full((SIZE, 3), float(RANK)), sizes, torch.ones(SIZE, dtype=torch.int64))
+    equal(strided, torch.arange(float(SIZE)).repeat_interleave(3).reshape(-1, 3), "strided")
+    mscclpp_rs.all_to_all_single(strided, strided, sizes, torch.ones(SIZE, dtype=torch.int64))
+    equal(strided, torch.full((SIZE, 3), float(RANK)), "in place")
+
+    # Every rank sends 2 rows to rank 0, which has room for one row less than that.
+    sent = torch.tensor([2] + [0] * (SIZE - 1))
+    output, source = torch.full((2 * SIZE - 1, 3), 5.0), torch.zeros(2, 3)
+    try:
+        mscclpp_rs.all_to_all_single(output, source, sizes, sent)
+    except mscclpp_rs.InvalidInputError as error:
+        assert f"add up to {6 * SIZE} elements for the output of rank 0, which has room for {6 * SIZE - 3}" in str(error), error
+    else:
+        raise AssertionError("an output that is too short")
+    equal(output, torch.full((2 * SIZE - 1, 3), 5.0), "nothing moved")
+    for wrong in (torch.tensor([-1] * SIZE), torch.tensor([3] * SIZE), torch.ones(SIZE), torch.tensor([1])):
+        try:
+            mscclpp_rs.all_to_all_single(output, source, sizes, wrong)
+        except mscclpp_rs.InvalidInputError as error:
+            assert "expected sizes" in str(error), error
+        else:
+            raise AssertionError(f"sizes {wrong}")
+    dist.barrier()
+
+
+@own_test
 def all_to_all_of_lists():
     inputs = [torch.full((RANK + peer + 1,), float(10 * RANK + peer)) for peer in range(SIZE)]
     outputs = [torch.zeros(RANK + peer + 1) for peer in range(SIZE)]

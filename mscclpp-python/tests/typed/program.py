@@ -18,6 +18,8 @@ def train(steps: int) -> torch.Tensor:
     dist.init_process_group("mscclpp", pg_options=mscclpp_rs.Options(order="rank-order"))
     print(name, mscclpp_rs.call_counts())
     gradients = mscclpp_rs.new_buffer(1024, 8, dtype=torch.bfloat16)
+    sizes = torch.ones(dist.get_world_size(), dtype=torch.int64)
+    mscclpp_rs.all_to_all_single(gradients, gradients.clone(), sizes.clone(), sizes, dist.group.WORLD)
     for _ in range(steps):
         try:
             dist.all_reduce(gradients)
