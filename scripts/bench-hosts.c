@@ -16,16 +16,34 @@ static void fill(float *input, size_t count, int call) {
     for (size_t at = 0; at < count; at++) input[at] = value(rank, at, call);
 }
 
+// How many elements a rank sends to another one in an all-to-all-v: from once to `ranks` times the shortest part, on average `part`.
+static int sent(int from, int to, size_t part) { return (int)(2 * part * (size_t)((from + to) % ranks + 1) / (size_t)(ranks + 1)); }
+
 // Inputs are small integers, so sums are exact in any order.
 static float expected(const char *kind, size_t at, size_t part, int call) {
     float sum = 0;
     if (!strcmp(kind, "all_gather")) return value((int)(at / part), at % part, call);
     if (!strcmp(kind, "all_to_all")) return value((int)(at / part), (size_t)rank * part + at % part, call);
+    if (!strcmp(kind, "all_to_all_v")) {
+        int from = 0;
+        for (; at >= (size_t)sent(from, rank, part); from++) at -= (size_t)sent(from, rank, part);
+        for (int to = 0; to < rank; to++) at += (size_t)sent(from, to, part);
+        return value(from, at, call);
+    }
     if (!strcmp(kind, "broadcast")) return value(0, at, call);
     if (!strcmp(kind, "send_recv")) return value((rank + ranks - 1) % ranks, at, call);
     if (!strcmp(kind, "reduce_scatter")) at += (size_t)rank * part;
     for (int from = 0; from < ranks; from++) sum += value(from, at, call);
     return sum;
+}
+
+static void all_to_all_v(float *input, float *output, size_t part) {
+    int lists[4][ranks], *to = lists[0], *from = lists[1], *to_at = lists[2], *from_at = lists[3];
+    for (int peer = 0; peer < ranks; peer++) {
+        to[peer] = sent(rank, peer, part), from[peer] = sent(peer, rank, part);
+        to_at[peer] = peer ? to_at[peer - 1] + to[peer - 1] : 0, from_at[peer] = peer ? from_at[peer - 1] + from[peer - 1] : 0;
+    }
+    MPI_Alltoallv(input, to, to_at, MPI_FLOAT, output, from, from_at, MPI_FLOAT, MPI_COMM_WORLD);
 }
 
 static void call_once(const char *kind, float *input, float *output, size_t count, size_t part) {
@@ -34,6 +52,7 @@ static void call_once(const char *kind, float *input, float *output, size_t coun
     else if (!strcmp(kind, "all_gather")) MPI_Allgather(input, each, MPI_FLOAT, output, each, MPI_FLOAT, MPI_COMM_WORLD);
     else if (!strcmp(kind, "reduce_scatter")) MPI_Reduce_scatter_block(input, output, each, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     else if (!strcmp(kind, "all_to_all")) MPI_Alltoall(input, each, MPI_FLOAT, output, each, MPI_FLOAT, MPI_COMM_WORLD);
+    else if (!strcmp(kind, "all_to_all_v")) all_to_all_v(input, output, part);
     else if (!strcmp(kind, "reduce")) MPI_Reduce(input, output, n, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
     else if (!strcmp(kind, "broadcast")) MPI_Bcast(rank ? output : input, n, MPI_FLOAT, 0, MPI_COMM_WORLD);
     else
@@ -50,6 +69,10 @@ static void measure(const char *kind, size_t bytes, double seconds, int iteratio
     size_t part = bytes / sizeof(float) / (size_t)ranks, count = part * (size_t)ranks;
     size_t outputs = !strcmp(kind, "reduce_scatter") ? part : count;
     size_t inputs = !strcmp(kind, "all_gather") ? part : count;
+    if (!strcmp(kind, "all_to_all_v")) {
+        outputs = 0;
+        for (int from = 0; from < ranks; from++) outputs += (size_t)sent(from, rank, part);
+    }
     // The root of a reduce or a broadcast is rank 0.
     int has_output = strcmp(kind, "reduce") ? strcmp(kind, "broadcast") || rank : !rank;
     enum { MAX = 4000 };
