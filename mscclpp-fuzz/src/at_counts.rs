@@ -37,7 +37,9 @@ pub fn at_counts(plan: &PlanTree, counts: &[Vec<u32>], max: u32) -> Option<PlanT
             }
             let numbers =
                 block.channels.iter_mut().find(|(kind, _)| *kind == ChannelKind::Memory).map(|entry| &mut entry.1)?;
-            numbers.iter_mut().for_each(|number| *number += added);
+            for number in numbers.iter_mut() {
+                *number = number.checked_add(added)?;
+            }
             let first = numbers.len() as u32;
             numbers.extend(0..added);
             block.ops = Vec::new();
@@ -48,6 +50,9 @@ pub fn at_counts(plan: &PlanTree, counts: &[Vec<u32>], max: u32) -> Option<PlanT
     }
     Some(fixed)
 }
+
+/// Maximum number of chunks of an expectation: each becomes an expectation of its own.
+const MAX_CHUNKS: u32 = 1 << 12;
 
 /// A plan and its counts.
 struct Table<'p> {
@@ -119,7 +124,7 @@ impl Table<'_> {
         if fixed.kind == OpKind::Get {
             // The channel to that rank among those to all.
             let peer = peer?;
-            fixed.ids.push(first + peer - u32::from(peer > rank));
+            fixed.ids.push(first.checked_add(peer)? - u32::from(peer > rank));
         }
         Some(if size == 0 { Vec::new() } else { vec![fixed] })
     }
@@ -141,10 +146,13 @@ impl Table<'_> {
         } else {
             let counts = self.output_counts();
             for expectation in &self.plan.expectations {
+                if expectation.len > MAX_CHUNKS {
+                    return None;
+                }
                 for chunk in 0..expectation.len {
-                    let at = expectation.chunk + chunk;
+                    let at = expectation.chunk.checked_add(chunk)?;
                     let len = counts.get(&(expectation.rank, at)).map_or(Some(self.max), |count| self.count(*count))?;
-                    let input = |&(rank, first): &(u32, u32)| Some((rank, (first + chunk).checked_mul(self.max)?));
+                    let input = |&(rank, first): &(u32, u32)| Some((rank, first.checked_add(chunk)?.checked_mul(self.max)?));
                     list.push(Expectation {
                         chunk: at.checked_mul(self.max)?,
                         len,

@@ -201,7 +201,9 @@ impl<'p> ScheduleFuzzer<'p> {
             let (ranks, max) = (self.plan.ranks.len(), 1 + random.below(3));
             let counts: Vec<Vec<u32>> =
                 (0..ranks).map(|_| (0..ranks).map(|_| random.below(max + 1) as u32).collect()).collect();
-            let fixed = at_counts(self.plan, &counts, max as u32).ok_or_else(UnsupportedPlan::counts)?;
+            // An invalid plan has counted operations without counts, which stay counted.
+            let fixed = at_counts(self.plan, &counts, max as u32).filter(|fixed| !fixed.is_counted());
+            let fixed = fixed.ok_or_else(UnsupportedPlan::counts)?;
             return ScheduleFuzzer { plan: &fixed, ..*self }.run(seed);
         }
         let mut scales = self.scales(&mut random);
