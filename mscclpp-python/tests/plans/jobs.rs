@@ -99,6 +99,10 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
         // That of eight ranks takes minutes.
         trials.push(if is_repeated { trial.with_ignored_flag(true) } else { trial });
     }
+    let checkout = std::env::var_os("MSCCLPP_EXAMPLES").ok_or("MSCCLPP_EXAMPLES does not name a checkout");
+    let name = "examples_of_the_reference_run_on_simulated_devices".into();
+    let script = sources().join("tests/python/reference_examples.py");
+    trials.push(on_devices(name, &checkout.map_err(Into::into).and(python.clone()), package, script, None, 2, 1));
     let client = installed("python-client.sh", "sglang");
     if let Err(reason) = &client {
         println!("tests of SGLang are ignored: {reason}");
