@@ -152,7 +152,8 @@ impl Table<'_> {
                 for chunk in 0..expectation.len {
                     let at = expectation.chunk.checked_add(chunk)?;
                     let len = counts.get(&(expectation.rank, at)).map_or(Some(self.max), |count| self.count(*count))?;
-                    let input = |&(rank, first): &(u32, u32)| Some((rank, first.checked_add(chunk)?.checked_mul(self.max)?));
+                    let input =
+                        |&(rank, first): &(u32, u32)| Some((rank, first.checked_add(chunk)?.checked_mul(self.max)?));
                     list.push(Expectation {
                         chunk: at.checked_mul(self.max)?,
                         len,

@@ -43,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use crate::communicator::{Listener, PyCommunicator};
     #[pymodule_export]
-    use crate::kernels::{Kernel, KernelChannels, KernelModule, KernelRegions, compile_image};
+    use crate::kernels::{Kernel, KernelChannels, KernelModule, KernelRegions, KernelWindow, compile_image};
     #[pymodule_export]
     use crate::plan::{Finding, Location, Plan, plan_sizes, run_plan, time_plan, type_size};
     #[pymodule_export]

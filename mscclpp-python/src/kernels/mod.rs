@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 pub(crate) use self::channels::KernelChannels;
-pub(crate) use self::regions::KernelRegions;
+pub(crate) use self::regions::{KernelRegions, KernelWindow};
 use crate::address::{device, failed};
 use crate::failure::Failure;
 

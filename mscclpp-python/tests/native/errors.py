@@ -19,6 +19,7 @@ import mscclpp_rs
 SOURCE = """
 #include <mscclpp/algorithm.hpp>
 #include <mscclpp/memory_channel.hpp>
+#include <mscclpp/switch_channel.hpp>
 #include <pybind11/pybind11.h>
 
 namespace py = pybind11;
@@ -34,6 +35,14 @@ static std::shared_ptr<void> connect(std::shared_ptr<mscclpp::Communicator> comm
   if (fault == 10 && rank == 0) throw 42;
   if (fault == 11 && rank == 0) throw std::invalid_argument("caf\\xe9");
   if (fault == 12 && rank == 0) comm->sendMemory(comm->registerMemory(const_cast<void*>(input), SIZE_MAX, mscclpp::Transport::CudaIpc), peer);
+  if (fault >= 13 && fault <= 15) {
+    std::vector<int> ranks{1, 0};
+    if (fault == 13) ranks.pop_back();
+    mscclpp::GpuBuffer<char> memory(1 << 20);
+    const bool is_plain = fault == 15;
+    const auto address = is_plain ? CUdeviceptr(input) : CUdeviceptr(memory.data());
+    mscclpp::connectNvlsCollective(comm, ranks, 64)->bindAllocatedMemory(address, fault == 14 ? 16 + 16 * rank : 16);
+  }
   if (fault == 2) MSCCLPP_CUDATHROW(cudaMemcpy(const_cast<void*>(input), reinterpret_cast<void*>(8), 1, cudaMemcpyDeviceToDevice));
   if (fault != 3 || rank != 0) comm->sendMemory(own, peer);
   auto remote = comm->recvMemory(peer).get();
@@ -123,6 +132,9 @@ def main() -> None:
     raises(mscclpp_rs.Error, "waits for memory of rank 0 with tag 0", execute, 3)
     raises(mscclpp_rs.MismatchError, "[0] on rank 0 and [1] on rank 1", execute, 4)
     raises(mscclpp_rs.InvalidInputError, "expected another rank than", execute, 5)
+    raises(mscclpp_rs.Error, "connectNvlsCollective: expected all 2 ranks once, found 1 ranks", execute, 13)
+    raises(mscclpp_rs.MismatchError, "expected as many bytes on all ranks, found [16, 32]", execute, 14)
+    raises(mscclpp_rs.Error, "GpuBuffer", execute, 15)
     assert execute(0) == 0
     assert execute(0, extras={"result": 3}) == mscclpp.CommResult.COMM_INTERNAL_ERROR
 

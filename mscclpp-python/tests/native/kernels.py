@@ -59,6 +59,9 @@ def main() -> None:
     check("gets", run(6)[:ELEMENTS], peers)
     check("halves", run(7)[:30], torch.cat([halves(torch.float16), halves(torch.bfloat16), ROUNDED, torch.tensor([1, -2])]))
     check("symbols", run(8)[:5], torch.tensor([1005, 1040, 105, 140, 1]))
+    sums = 2 * torch.arange(16) + 100
+    floats = sums.to(torch.float32).view(torch.int32).repeat(2)
+    check("switch", run(9)[:80], torch.cat([floats, torch.full((16,), 0x44004400), torch.full((16,), 0x40804080), sums]))
     print(f"ok rank {comm.my_rank}: kernels", flush=True)
 
 

@@ -10,8 +10,8 @@ import json
 from collections import deque
 from typing import Any
 
-from mscclpp_rs import Error, InvalidInputError, MismatchError
-from mscclpp_rs._native import AddressCommunicator, KernelChannels, KernelRegions
+from mscclpp_rs import Error, InvalidInputError, MismatchError, UnsupportedError
+from mscclpp_rs._native import AddressCommunicator, KernelChannels, KernelRegions, KernelWindow
 
 __all__ = ["HostCommunicator"]
 
@@ -44,6 +44,9 @@ class HostCommunicator:
         # Sets of channels by kind.
         self._channels: dict[str, list[KernelChannels]] = {"memory_channel": [], "port_channel": []}
         self._needed = {"memory_channel": 0, "port_channel": 0}
+        # Memory to be bound to a multicast address: what this rank waits for, and what has been bound since.
+        self._window: tuple[int, int] | None = None
+        self._bound: KernelWindow | None = None
         self._is_connecting = False
 
     # Messages.
@@ -92,6 +95,21 @@ class HostCommunicator:
             self._round({"waits": f"memory of rank {peer} with tag {tag}"})
         # Copies of a future share what the first one gets.
         return self._found.pop(number)
+
+    def bind(self, address: int, nbytes: int) -> tuple[int, KernelWindow]:
+        """Returns the multicast address of memory of all ranks, when all have come to bind theirs, and what keeps it bound."""
+        self._connecting("bindAllocatedMemory")
+        self.register_memory(address, nbytes)
+        self._window, self._bound = (address, nbytes), None
+        while self._bound is None:
+            self._round({"waits": f"a switch channel of {nbytes} bytes of all ranks"})
+        window, self._bound = self._bound, None
+        if window.multicast_address == 0:
+            raise UnsupportedError(
+                "bindAllocatedMemory: expected memory of GpuBuffer or RawGpuBuffer on devices with multicast objects, all of one node, found "
+                f"{nbytes} bytes at {address:#x} without a multicast address"
+            )
+        return window.multicast_address, window
 
     # Channels.
 
@@ -160,6 +178,7 @@ class HostCommunicator:
             "sent": [(peer, tag, nbytes) for peer, tag, _, nbytes in self._sent],
             "needed": [self._needed["memory_channel"], self._needed["port_channel"]],
             "built": self._built,
+            "window": 0 if self._window is None else self._window[1],
         }
         messages = [json.loads(data) for data in self._native.all_gather(json.dumps(message).encode())]
         own, self._sent = self._sent, []
@@ -169,6 +188,7 @@ class HostCommunicator:
             if has_moved:
                 self._share(own, messages)
             has_moved = self._connect(messages) or has_moved
+            has_moved = self._bind(messages) or has_moved
             self._deliver()
             if not has_moved:
                 self._check_progress(messages)
@@ -214,6 +234,18 @@ class HostCommunicator:
                 has_new = True
         return has_new
 
+    def _bind(self, messages: list[dict[str, Any]]) -> bool:
+        """Binds memory to a multicast address, when all ranks have come to it. Returns whether they have."""
+        sizes = [other["window"] for other in messages]
+        if self._window is None or not all(sizes):
+            return False
+        if len(set(sizes)) > 1:
+            message = f"bindAllocatedMemory: expected as many bytes on all ranks, found {sizes} by rank"
+            raise MismatchError(message, rank=self.rank, operation="Algorithm.execute")
+        window, self._window = self._window, None
+        self._bound = KernelWindow(self._native, *window)
+        return True
+
     def _deliver(self) -> None:
         for key, arrived in self._arrived.items():
             awaited = self._awaited.get(key, deque())
@@ -230,6 +262,7 @@ class HostCommunicator:
         """Drops what was not received. All ranks continue with equal numbers of semaphores."""
         self._arrived.clear()
         self._awaited.clear()
+        self._window = None
         self._is_connecting = False
         for peer in range(self.size):
             self._agreed[peer] += max(len(messages[self.rank]["built"][peer]), len(messages[peer]["built"][self.rank]))

@@ -24,6 +24,8 @@
 
 struct CUstream_st;
 struct CUevent_st;
+/// Of the driver.
+using CUdeviceptr = unsigned long long;
 typedef CUstream_st* cudaStream_t;
 typedef CUevent_st* cudaEvent_t;
 

@@ -227,6 +227,7 @@ class Communicator {
   explicit Communicator(native::HostPtr host) : host_(std::move(host)), bootstrap_(std::make_shared<Bootstrap>(host_)) {}
 
   std::shared_ptr<Bootstrap> bootstrap() { return bootstrap_; }
+  const native::HostPtr& host() const { return host_; }
 
   /// Registers memory of this rank. It must be of one allocation, which exists until no rank uses it.
   RegisteredMemory registerMemory(void* pointer, std::size_t size, TransportFlags) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "mscclpp/errors.hpp"
+#include "mscclpp/native/python.hpp"
 
 /// Throws `mscclpp::CudaError` unless a call of CUDA's runtime succeeds.
 #define MSCCLPP_CUDATHROW(call) ::mscclpp::native::check_cuda((call), #call, __FILE__, __LINE__)
@@ -66,16 +67,30 @@ void gpuMemcpy(T* to, const T* from, std::size_t count, cudaMemcpyKind kind = cu
 }
 inline void gpuMemset(void* at, int value, std::size_t bytes) { MSCCLPP_CUDATHROW(cudaMemset(at, value, bytes)); }
 
-/// Returns whether switch channels can use multicast objects: native algorithms have no switch channels.
-inline bool isNvlsSupported() { return false; }
+/// Returns whether the current device has multicast objects, which switch channels need.
+inline bool isNvlsSupported() {
+  constexpr int kMulticastSupported = 132;
+  int device = 0, value = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  return native::Driver::direct("cuDeviceGetAttribute", &value, kMulticastSupported, device) == 0 && value != 0;
+}
 
-/// Elements in memory of the device, zero at first.
+/// Elements in memory of the device, zero at first. Switch channels can bind it.
 template <class T = char>
 class GpuBuffer {
  public:
   explicit GpuBuffer(std::size_t count) : count_(count) {
     MSCCLPP_CUDATHROW(cudaGetDevice(&device_));
-    if (count > 0) memory_ = detail::gpuCallocShared<T>(count);
+    if (count == 0) return;
+    if (!isNvlsSupported()) {
+      memory_ = detail::gpuCallocShared<T>(count);
+      return;
+    }
+    native::Lock lock;
+    const native::Object module = native::checked(PyImport_ImportModule("mscclpp_rs._native"));
+    const native::Object memory = native::call(module, "Allocation", "K", static_cast<unsigned long long>(bytes()));
+    const std::uint64_t address = native::number(native::checked(PyObject_GetAttrString(memory.get(), "address")));
+    memory_ = std::shared_ptr<T>(reinterpret_cast<T*>(address), [memory](T*) {});
   }
   std::size_t nelems() const { return count_; }
   std::size_t bytes() const { return count_ * sizeof(T); }
