@@ -1,6 +1,7 @@
 // What kernels of sources with host code may use, each in one kernel, which writes what it finds to the output.
 #include <pybind11/pybind11.h>
 
+#include <cassert>
 #include <mscclpp/algorithm.hpp>
 #include <mscclpp/atomic_device.hpp>
 #include <mscclpp/concurrency_device.hpp>
@@ -57,6 +58,8 @@ __global__ void shuffled(int* output) {
   __syncwarp();
   output[threadIdx.x] = value + __shfl_sync(0xffffffff, threadIdx.x, kLane);
   const unsigned odd = __ballot_sync(0xffffffff, threadIdx.x % 2);
+  assert(odd != 0);
+  if (odd == 0) __trap();
   const bool votes = odd == 0xaaaaaaaau && __any_sync(0xffffffff, threadIdx.x == 0) == (threadIdx.x < kWarp) && !__all_sync(0xffffffff, threadIdx.x % 2);
   const bool bits = __popc(odd) == 16 && __ffs(8) == 4 && __clz(1) == 31 && __uint_as_float(__float_as_uint(1.5f)) == 1.5f;
   output[blockDim.x + threadIdx.x] = votes && bits && __ldcg(output + threadIdx.x) != 0;

@@ -1,6 +1,7 @@
 // CUDA's names for kernels, on a simulated device. Threads are coroutines of one thread of the CPU. Loads and
 // stores of a kernel are those of the CPU; only those of channels and packets are delayed (dev/sim).
 #pragma once
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
