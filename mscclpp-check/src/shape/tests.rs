@@ -32,7 +32,7 @@ fn valid() -> PlanTree {
         [(OpKind::Copy, OpKind::CopyCounted), (OpKind::Put, OpKind::PutCounted), (OpKind::Get, OpKind::GetCounted)];
     for (like, kind) in kinds {
         let op = ops.iter().find(|op| op.kind == like).unwrap().clone();
-        ops.push(Op { kind, count: Some(Count { sender: 1, receiver: 0 }), ..op });
+        ops.push(Op { kind, ids: Default::default(), count: Some(Count { sender: 1, receiver: 0 }), ..op });
     }
     let found = check(&plan);
     assert!(found.is_empty(), "{found}");
