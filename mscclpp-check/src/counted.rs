@@ -220,8 +220,15 @@ impl<'p> Rule<'p> {
             each(View::from(plan), &mut |at| {
                 if at.op.kind.is_data() && at.op.kind.is_counted() == counted {
                     accesses(plan, &at, &mut |access| {
-                        for chunk in access.range.index..access.range.index.saturating_add(access.range.size) {
-                            self.access(&at, (access.owner, access.buffer, chunk));
+                        let (first, size) = (access.range.index, access.range.size);
+                        let id = |chunk| (access.owner, access.buffer, chunk);
+                        if counted && size == 1 {
+                            self.access(&at, id(first));
+                        } else if !counted {
+                            // Of the chunks, which may be many, those that have a count.
+                            let range = id(first)..id(first.saturating_add(size));
+                            let chunks: Vec<ChunkId> = self.counts.range(range).map(|(id, _)| *id).collect();
+                            chunks.into_iter().for_each(|id| self.access(&at, id));
                         }
                         if counted && access.buffer == BufferKind::Scratch && at.op.slice.is_some() {
                             let message = format!(
