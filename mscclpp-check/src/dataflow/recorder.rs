@@ -12,8 +12,10 @@ use super::values::Node;
 use crate::machine::Observer;
 use crate::model::{Model, Space, memory_number};
 
-/// Maximum number of chunks that are recorded.
+/// Maximum number of chunks that are recorded, of all buffers.
 const MAX_CELLS: usize = 4096;
+/// Maximum number of chunks of a buffer, accessed or not.
+const MAX_CHUNKS: u32 = 1 << 16;
 /// Maximum number of ranges that are read, and of terms of one value.
 const MAX_READS: u64 = 1 << 22;
 const MAX_TERMS: u64 = 1 << 12;
@@ -77,6 +79,9 @@ impl<'p> MemoryRecorder<'p> {
                     Space::Output => (tables.output_chunks, !model.plan.collective.in_place),
                     Space::Scratch | Space::Packets => (tables.scratch_chunks, false),
                 };
+                if chunks > MAX_CHUNKS {
+                    return None;
+                }
                 for chunk in 0..chunks {
                     if !(is_shown && !is_instance || recorder.is_accessed(model, (rank, space), chunk.into())) {
                         continue;

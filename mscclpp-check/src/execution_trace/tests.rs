@@ -288,3 +288,12 @@ fn findings_are_marked_at_their_operations() {
     let marked = trace.slices.iter().find(|slice| slice.details.contains_key("finding")).expect("a slice");
     assert_eq!((marked.name.as_str(), marked.class), ("wait", Class::Blocked));
 }
+
+/// A plan of a file may state any number of chunks.
+#[test]
+fn plan_with_billions_of_chunks_has_a_trace_without_memory() {
+    let mut plan = swap(false);
+    plan.ranks[0].scratch_chunks = u32::MAX;
+    let trace = execution_trace(&plan).unwrap();
+    assert!(trace.memory.is_none() && !trace.slices.is_empty());
+}
