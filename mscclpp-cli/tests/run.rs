@@ -391,7 +391,11 @@ fn timeline_has_each_operation_of_verified_launches() {
     let shown = std::fs::read_to_string(&page).unwrap();
     assert!(shown.contains("timeline of allgather_ring, launch 7") && shown.contains("class=\"op copy"), "{shown}");
     let run = mscclpp(["timeline", file, "--html", html, "--launch", "99"]).ends_with(2);
-    assert!(run.stderr.contains("no operation of launch 99"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("--launch 99: expected the number of a recorded launch, found 7, 14"),
+        "{}",
+        run.stderr
+    );
     let run = mscclpp(["timeline", html, "--html", html]).ends_with(2);
     assert!(run.stderr.contains("page.html: expected a trace in JSON"), "{}", run.stderr);
     let trace: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();

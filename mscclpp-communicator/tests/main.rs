@@ -4,6 +4,7 @@
 mod communicator;
 mod dump;
 mod empty_calls;
+mod exchange;
 mod interrupt;
 mod late_calls;
 #[path = "../../mscclpp-exec/tests/common/ranks.rs"]

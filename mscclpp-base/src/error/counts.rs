@@ -20,6 +20,14 @@ pub struct CountOverflow {
     pub part: i64,
 }
 
+impl CountOverflow {
+    /// Returns the rank whose numbers are wrong: the one that passed another count than its peer expects, otherwise the one that passed
+    /// the count or whose buffer is too short.
+    pub(super) fn root_cause(&self) -> u32 {
+        if self.limit == CountLimit::Expected { self.peer } else { self.rank }
+    }
+}
+
 /// What counts may exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountLimit {

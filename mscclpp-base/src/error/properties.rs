@@ -101,6 +101,7 @@ impl Error {
             | Self::BusyTimeout { rank, .. }
             | Self::Panicked { rank, .. } => Some(*rank),
             Self::MapFailed { rank, .. } | Self::NotShareable { rank, .. } => Some(*rank),
+            Self::CountOverflow(overflow) => Some(overflow.rank),
             Self::KernelChannel(error) => error.rank(),
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => Some(aborted.rank),
@@ -121,6 +122,7 @@ impl Error {
             Self::Interrupted(aborted) => blocked(&aborted.stall),
             Self::InvalidPlan { path: place, .. } | Self::CrossNodeAccess { path: place, .. } => Some(place.clone()),
             Self::LateData(late) => late.sent_by.clone(),
+            Self::CountOverflow(_) => Some("exchange_counts".to_owned()),
             Self::PeerOutOfMemory { call, .. } => Some(call.clone()),
             Self::NoPlan { request, .. } | Self::Selector { request, .. } | Self::NativeAlgorithm { request, .. } => {
                 Some(request.clone())
@@ -151,6 +153,7 @@ impl Error {
             | Self::PartLength { peer, .. } => *peer,
             Self::MapFailed { peer, .. } | Self::NotShareable { rank: peer, .. } => *peer,
             Self::LateData(late) => late.peer,
+            Self::CountOverflow(overflow) => overflow.root_cause(),
             Self::ReceiveMemory { rank, .. } | Self::BusyTimeout { rank, .. } => *rank,
             Self::Transfer { rank, peer, source, .. } => {
                 let of_pair = source.root_cause()?.rank;

@@ -146,7 +146,7 @@ impl<'a> Launch<'a> {
         for (limit, word) in [(CountLimit::Input, 1), (CountLimit::Output, 2)] {
             for rank in 0..ranks {
                 let part = |peer| if word == 1 { self.entry(rank, peer) } else { self.entry(peer, rank) };
-                let demand: i64 = (0..ranks).map(part).sum();
+                let demand = (0..ranks).map(part).fold(0, i64::saturating_add);
                 let room = self.count_word(rank, word).load(Relaxed);
                 if demand as u64 > room {
                     let peer = (0..ranks).rev().max_by_key(|peer| part(*peer)).unwrap_or(0);
@@ -170,16 +170,17 @@ impl<'a> Launch<'a> {
         if is_known { self.entry(count.sender, count.receiver) as u64 } else { 0 }
     }
 
-    /// Returns the bytes of a chunk of a rank's input or output that is packed, as first byte and length.
+    /// Returns the bytes of a chunk of a rank's input or output that is packed, as first byte and length. A rank that changes its row
+    /// after the exchange gets other bytes of the buffers, no overflow: spans end with their buffers.
     pub fn packed_chunk(&self, own: u32, rank: u32, space: Space, chunk: u32) -> (u64, u64) {
         let is_input = matches!(space, Space::Input | Space::OwnInput);
         let size = self.params.message.dtype.size() as u64;
         let count = |peer| if is_input { (rank, peer) } else { (peer, rank) };
         let bytes = |peer| {
             let (sender, receiver) = count(peer);
-            self.count_on(own, Count { sender, receiver }) * size
+            self.count_on(own, Count { sender, receiver }).saturating_mul(size)
         };
-        ((0..chunk).map(bytes).sum(), bytes(chunk))
+        ((0..chunk).map(bytes).fold(0, u64::saturating_add), bytes(chunk))
     }
 
     /// Copies the counted elements of one chunk to another one.
@@ -195,7 +196,7 @@ impl<'a> Launch<'a> {
         else {
             return Progress::Next;
         };
-        let bytes = self.count_on(rank, count) * self.params.message.dtype.size() as u64;
+        let bytes = self.count_on(rank, count).saturating_mul(self.params.message.dtype.size() as u64);
         let (index, of) = instr.slice;
         let (start, len) = self.params.layout.slice(bytes, index, of);
         while state.at.done < len {
@@ -216,6 +217,6 @@ impl<'a> Launch<'a> {
         }
         let area = self.params.area(operand.rank, operand.space);
         let (first, _) = self.packed_chunk(own, operand.rank, operand.space, operand.index);
-        self.memory.slice(area.slice as usize).range(area.base + first + at, len)
+        self.memory.slice(area.slice as usize).range(area.base.saturating_add(first).saturating_add(at), len)
     }
 }

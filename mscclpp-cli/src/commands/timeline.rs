@@ -1,5 +1,7 @@
 //! `mscclpp timeline`: shows the timelines of a real run as a page.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,14 +13,20 @@ use crate::error::{Error, Result};
 use crate::exit;
 use crate::output::write_file;
 
+/// Maximum number of launches that an error lists.
+const MAX_LISTED: usize = 20;
+
 /// Reads timelines and writes the page.
 ///
 /// # Errors
 /// [`Error::Read`] for a file that cannot be read, [`Error::Usage`] for one that is no trace; failures of the output.
 pub(crate) fn timeline(args: &TimelineArgs) -> Result<ExitCode> {
     let mut reader = EventReader::default();
+    let found = RefCell::new(BTreeSet::new());
     let keep = |details: &serde_json::Map<String, Value>| {
-        args.launch.is_none_or(|launch| details.get("launch").and_then(Value::as_u64) == Some(launch))
+        let launch = details.get("launch").and_then(Value::as_u64);
+        found.borrow_mut().extend(launch);
+        args.launch.is_none_or(|asked| launch == Some(asked))
     };
     let invalid = |path: &Path, error| Error::Usage(format!("{}: {error}", path.display()));
     for path in &args.files {
@@ -26,7 +34,11 @@ pub(crate) fn timeline(args: &TimelineArgs) -> Result<ExitCode> {
         reader.add(&text, keep).map_err(|error| invalid(path, error))?;
     }
     let mut trace = reader.finish().map_err(|error| match args.launch {
-        Some(launch) => Error::Usage(format!("no operation of launch {launch} in the given files")),
+        Some(launch) => {
+            let found: Vec<_> = found.borrow().iter().take(MAX_LISTED).map(u64::to_string).collect();
+            let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
+            Error::Usage(format!("--launch {launch}: expected the number of a recorded launch, found {found}"))
+        }
         None => invalid(&args.files[0], error),
     })?;
     let mut plans: Vec<&str> =

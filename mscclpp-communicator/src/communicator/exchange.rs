@@ -5,6 +5,7 @@
 
 mod counted;
 
+use std::cmp::Reverse;
 use std::panic::Location;
 
 pub(super) use self::counted::CountedPlans;
@@ -41,33 +42,43 @@ impl<T> AllToAllVOutput<T> {
     }
 }
 
+/// What a rank sends, and what it expects.
+#[derive(Clone, Copy)]
+struct Parts<'p, T> {
+    input: &'p [T],
+    /// Elements for each rank.
+    counts: &'p [usize],
+    /// Elements that it expects from each rank, if it knows.
+    expected: Option<&'p [usize]>,
+}
+
 /// Where a rank receives.
 enum Output<'o, T> {
     /// As much as arrives.
-    New(Vec<T>),
+    Growing(&'o mut Vec<T>),
     /// As much as fits.
-    Given(&'o mut [T]),
+    Fixed(&'o mut [T]),
 }
 
 impl<T: Element> Output<'_, T> {
     fn elements(&mut self) -> &mut [T] {
         match self {
-            Self::New(elements) => elements,
-            Self::Given(elements) => elements,
+            Self::Growing(elements) => elements,
+            Self::Fixed(elements) => elements,
         }
     }
 
     /// Makes room for a number of elements, and returns whether there is.
     fn resize(&mut self, len: usize) -> bool {
         match self {
-            Self::New(elements) => {
+            Self::Growing(elements) => {
                 let has_memory = elements.try_reserve_exact(len.saturating_sub(elements.len())).is_ok();
                 if has_memory {
                     elements.resize(len, T::zeroed());
                 }
                 has_memory
             }
-            Self::Given(elements) => len <= elements.len(),
+            Self::Fixed(elements) => len <= elements.len(),
         }
     }
 }
@@ -99,9 +110,9 @@ impl Communicator {
     #[track_caller]
     pub fn all_to_all_v<T: Element>(&self, input: &[T], counts: &[usize]) -> Result<AllToAllVOutput<T>, Error> {
         let _place = place::enter(Location::caller());
-        let mut output = Output::New(Vec::new());
-        let counts = self.exchange_in_parts(input, counts, &mut output, None)?;
-        let Output::New(elements) = output else { return Err(Error::Internal("an output of the caller".into())) };
+        let mut elements = Vec::new();
+        let parts = Parts { input, counts, expected: None };
+        let counts = self.exchange_in_parts(parts, &mut Output::Growing(&mut elements))?;
         Ok(AllToAllVOutput { elements, counts })
     }
 
@@ -114,7 +125,8 @@ impl Communicator {
     ///
     /// # Errors
     /// See [`Communicator`]; [`Error::CountOverflow`] if a rank's output is too short, [`Error::PartLength`] if a rank sends another number of
-    /// elements than expected: on all ranks, before data is moved.
+    /// elements than expected: on all ranks, before data is moved. Where some ranks make this call and others `all_to_all_v`, errors of
+    /// outputs name the same rank, each as its call does.
     #[track_caller]
     pub fn all_to_all_v_into<T: Element>(
         &self,
@@ -124,34 +136,27 @@ impl Communicator {
         expected: Option<&[usize]>,
     ) -> Result<Vec<usize>, Error> {
         let _place = place::enter(Location::caller());
-        self.exchange_in_parts(input, counts, &mut Output::Given(output), expected)
+        self.exchange_in_parts(Parts { input, counts, expected }, &mut Output::Fixed(output))
     }
 
     /// Exchanges data by several calls, which are parts of this one.
     #[track_caller]
     fn exchange_in_parts<T: Element>(
         &self,
-        input: &[T],
-        counts: &[usize],
+        parts: Parts<'_, T>,
         output: &mut Output<'_, T>,
-        expected: Option<&[usize]>,
     ) -> Result<Vec<usize>, Error> {
         let part = self.enter_call(|| format!("{CALL} of {}", self.element_type(T::TYPE)));
-        let exchanged = self.exchange(input, counts, output, expected);
+        let exchanged = self.exchange(parts, output);
         drop(part);
         self.count_call();
         exchanged
     }
 
     #[track_caller]
-    fn exchange<T: Element>(
-        &self,
-        input: &[T],
-        counts: &[usize],
-        output: &mut Output<'_, T>,
-        expected: Option<&[usize]>,
-    ) -> Result<Vec<usize>, Error> {
+    fn exchange<T: Element>(&self, parts: Parts<'_, T>, output: &mut Output<'_, T>) -> Result<Vec<usize>, Error> {
         let (rank, ranks) = (self.rank(), self.num_ranks());
+        let Parts { input, counts, expected } = parts;
         let length = |what, expected, found| Error::Length { call: CALL, rank, what, expected, found };
         for (what, list) in [("the list of counts", Some(counts)), ("the list of expected counts", expected)] {
             if let Some(list) = list.filter(|list| list.len() != ranks as usize) {
@@ -165,23 +170,22 @@ impl Communicator {
         }
         if self.bootstrap().num_nodes() == 1
             && (2..=algorithms::MAX_RANKS).contains(&ranks)
-            && let Some(received) = self.exchange_in_launch(input, counts, output, expected)?
+            && let Some(received) = self.exchange_in_launch(parts, output)?
         {
             return Ok(received);
         }
-        self.exchange_in_calls(input, counts, output, expected)
+        self.exchange_in_calls(parts, output)
     }
 
     /// Exchanges counts by two small calls, and data by calls with parts of one length.
     #[track_caller]
     fn exchange_in_calls<T: Element>(
         &self,
-        input: &[T],
-        counts: &[usize],
+        parts: Parts<'_, T>,
         output: &mut Output<'_, T>,
-        expected: Option<&[usize]>,
     ) -> Result<Vec<usize>, Error> {
         let rank = self.rank();
+        let Parts { input, counts, expected } = parts;
         let mine: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
         let mut theirs = vec![0_u64; counts.len()];
         self.all_to_all(&mine, &mut theirs)?;
@@ -191,8 +195,9 @@ impl Communicator {
             if output.resize(arriving) {
                 return None;
             }
-            let Output::Given(output) = output else { return Some(Refusal::Memory(arriving as u64)) };
-            let (peer, part) = (0_u32..).zip(&theirs).min_by_key(|(_, part)| u64::MAX - **part)?;
+            let Output::Fixed(output) = output else { return Some(Refusal::Memory(arriving as u64)) };
+            // The lowest of the ranks with the largest part.
+            let (peer, part) = (0_u32..).zip(&theirs).max_by_key(|(peer, part)| (**part, Reverse(*peer)))?;
             Some(Refusal::Room { demand: arriving as u64, room: output.len() as u64, peer, part: *part })
         });
 

@@ -203,7 +203,7 @@ impl Trace {
             initial.clone_from(&memory.initial);
             contents = memory.contents.iter().map(|content| memory::shown(memory, content)).collect();
         }
-        // The start of the wait's end: arrows end where an operation has received what it waits for.
+        // The third time is that at which an operation has received what it waits for, where arrows end.
         let slices: Vec<_> = self
             .slices
             .iter()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::super::cache::Cache;
 use super::super::handle::Communicator;
-use super::{CALL, Output};
+use super::{CALL, Output, Parts};
 use crate::metrics::CallCounters;
 use mscclpp_algorithms as algorithms;
 use mscclpp_base::dtype::Element;
@@ -50,10 +50,8 @@ impl Communicator {
     #[track_caller]
     pub(super) fn exchange_in_launch<T: Element>(
         &self,
-        input: &[T],
-        counts: &[usize],
+        Parts { input, counts, expected }: Parts<'_, T>,
         output: &mut Output<'_, T>,
-        expected: Option<&[usize]>,
     ) -> Result<Option<Vec<usize>>, Error> {
         let (rank, ranks, size) = (self.rank(), self.num_ranks(), size_of::<T>() as u64);
         // As many as there are elements in memory.
@@ -66,7 +64,7 @@ impl Communicator {
         self.record(&mut calls, Some(request), |calls| {
             #[cfg(feature = "cuda")]
             calls.devices.post_of_host(Some(&request), place)?;
-            if let Output::New(_) = output {
+            if let Output::Growing(_) = output {
                 // What a rank receives is often as long as what it sends.
                 output.resize(input.len());
             }
@@ -101,14 +99,15 @@ impl Communicator {
                         let [sent, expected] = [demand as u64, room].map(|count| count.saturating_mul(size));
                         return Err(Error::PartLength { call: CALL, rank, peer, sent, expected });
                     }
-                    CountLimit::Output if matches!(output, Output::New(_)) => {
-                        if is_resized {
-                            let (count, bytes) = (demand as u64, size_of::<T>());
-                            return Err(Error::ReceiveMemory { call: CALL, rank, count, bytes });
-                        }
+                    // Whether another rank's output grows is not known here, so all ranks launch again.
+                    CountLimit::Output if !is_resized => {
                         // A rank without memory keeps an output that is too short.
                         output.resize(received().iter().fold(0, |sum, count| sum.saturating_add(*count)));
                         is_resized = true;
+                    }
+                    CountLimit::Output if matches!(output, Output::Growing(_)) => {
+                        let (count, bytes) = (demand as u64, size_of::<T>());
+                        return Err(Error::ReceiveMemory { call: CALL, rank, count, bytes });
                     }
                     CountLimit::Input | CountLimit::Output => return Err(Error::CountOverflow(overflow)),
                 }

@@ -20,14 +20,15 @@ fn rounds_have_parts_of_any_lengths() {
         for (zero, one) in [([1, 2_999_999], [0, 0]), ([3, 3], [3, 3]), ([0, 2], [1, 0])] {
             let counts: [usize; 2] = if me == 0 { zero } else { one };
             let input: Vec<u64> = (0..counts.iter().sum::<usize>() as u64).map(|index| 2 * index + me).collect();
-            let mut output = Output::New(Vec::new());
-            let found = comm.exchange_in_calls(&input, &counts, &mut output, None).expect("it is there");
+            let mut elements = Vec::new();
+            let parts = Parts { input: &input, counts: &counts, expected: None };
+            let found = comm.exchange_in_calls(parts, &mut Output::Growing(&mut elements)).expect("it is there");
             assert_eq!(found, [zero[comm.rank() as usize], one[comm.rank() as usize]]);
             let begin = |counts: [usize; 2]| if me == 0 { 0 } else { counts[0] as u64 };
             let part = |of: u64, counts: [usize; 2]| {
                 (0..counts[me as usize] as u64).map(move |index| 2 * (begin(counts) + index) + of)
             };
-            assert!(output.elements().iter().copied().eq(part(0, zero).chain(part(1, one))));
+            assert!(elements.iter().copied().eq(part(0, zero).chain(part(1, one))));
         }
     });
 }
@@ -37,12 +38,13 @@ fn refusal_of_a_rank_is_the_same_error_of_all_ranks() {
     on_ranks(|comm| {
         let (input, counts) = ([1_u32; 5], [2, 3]);
         let mut output = [9; 5];
-        let found = comm.exchange_in_calls(&input, &counts, &mut Output::Given(&mut output), None);
+        let parts = Parts { input: &input, counts: &counts, expected: None };
+        let found = comm.exchange_in_calls(parts, &mut Output::Fixed(&mut output));
         let overflow = CountOverflow { rank: 1, limit: CountLimit::Output, demand: 6, room: 5, peer: 0, part: 3 };
         assert_eq!(found, Err(Error::CountOverflow(overflow)));
         assert_eq!(output, [9; 5]);
-        let expected = [2, 2];
-        let found = comm.exchange_in_calls(&input, &counts, &mut Output::Given(&mut [0; 6]), Some(&expected));
+        let parts = Parts { expected: Some(&[2, 2]), ..parts };
+        let found = comm.exchange_in_calls(parts, &mut Output::Fixed(&mut [0; 6]));
         let error = found.expect_err("rank 1 receives 3 elements of each rank").to_string();
         assert_eq!(error, "all_to_all_v: rank 0 sent 12 bytes to rank 1, which expected 8");
     });

@@ -1,6 +1,8 @@
-//! All codes, by area: recording `M00xx`, evaluation `M01xx`, checks `M02xx`, formats `M03xx`, execution `M04xx`.
+//! All codes, by area: recording `M00xx`, evaluation `M01xx`, checks `M02xx`, of plans with
+//! counts from `M0230` on, formats `M03xx`, execution `M04xx`.
 
 mod check;
+mod counts;
 mod evaluate;
 mod execute;
 mod format;
@@ -13,6 +15,7 @@ pub(super) const AREAS: &[(&str, &[(Code, Entry)])] = &[
     ("Recording a program", record::ENTRIES),
     ("Evaluating a program at compile time", evaluate::ENTRIES),
     ("Checking a plan", check::ENTRIES),
+    ("Checking a plan whose sizes are counts", counts::ENTRIES),
     ("Reading and writing plans", format::ENTRIES),
     ("Running a plan", execute::ENTRIES),
 ];
