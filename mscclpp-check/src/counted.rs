@@ -55,6 +55,7 @@
 //!
 //! The converse does not hold: a plan that uses a chunk for several counts in turn is rejected even where that is right.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::MAX_FINDINGS;
@@ -399,20 +400,27 @@ fn locate(op: &mut Op, origins: &mut mscclpp_plan::origin::Origins, position: &s
 
 /// Returns findings about a plan at full counts as findings about the plan.
 pub(super) fn findings(found: Diagnostics) -> Diagnostics {
-    let position = |site: &mut Site| {
-        if let Site::Source(place) = site
-            && place.line == POSITION
-        {
-            *site = Site::Path(place.file.to_string());
-        }
-    };
     let mut all = Diagnostics::default();
     all.extend(found.into_iter().map(|mut finding| {
-        position(&mut finding.site);
-        finding.notes.iter_mut().for_each(|(_, site)| position(site));
+        let restore = |site: &mut Site| *site = original_site(std::mem::take(site));
+        restore(&mut finding.site);
+        finding.notes.iter_mut().for_each(|(_, site)| restore(site));
         finding
     }));
     all
+}
+
+/// Returns the plan by which one with counts is represented, which has its chunks and channels; any other plan is its own.
+pub fn representative(plan: &PlanTree) -> Cow<'_, PlanTree> {
+    if plan.is_counted() { Cow::Owned(at_full_counts(plan)) } else { Cow::Borrowed(plan) }
+}
+
+/// Returns a location in a plan for one in its [`representative`].
+pub fn original_site(site: Site) -> Site {
+    match site {
+        Site::Source(place) if place.line == POSITION => Site::Path(place.file.to_string()),
+        site => site,
+    }
 }
 
 #[cfg(test)]

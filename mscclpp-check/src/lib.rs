@@ -76,6 +76,7 @@ mod wrap;
 
 pub use allow::{AllowError, allowable_codes, parse_allow};
 pub use boundaries::launch_boundaries;
+pub use counted::{original_site, representative};
 pub use dataflow::{ReductionOrder, reduction_order, send_distance};
 pub use execution_trace::{execution_trace, mark_findings};
 pub use load::{LoadOptions, LoadPlan};

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use mscclpp_check::execution::{Dependency, Execution, Node, record_execution_with_memory};
+use mscclpp_check::{original_site, representative};
+use mscclpp_plan::diag::Site;
 use mscclpp_plan::raw::{Op, PlanTree};
 use mscclpp_plan::text::{BlockNames, Operation, RankNames};
 use mscclpp_trace::{Arrow, Change, Class, Lane, LinkUse, Memory, Slice, Trace, Unit};
@@ -27,6 +29,7 @@ pub fn trace(
     tier: Option<&str>,
     found: &Prediction,
 ) -> Result<Trace, PredictError> {
+    let plan = &*representative(plan);
     let (run, timeline) = (&*found.execution, &found.timeline);
     let mut lanes: BTreeMap<(u32, u32, bool), u32> = BTreeMap::new();
     // The opening of a barrier takes no time and is no operation of its own.
@@ -99,7 +102,8 @@ fn details(plan: &PlanTree, run: &Execution, number: usize, names: &[RankNames],
         let text = Operation { op, names: &BlockNames::new(&names[node.rank as usize], block) }.to_string();
         slice.details.insert("op".into(), text.into());
         if let Some(source) = plan.origins.get(op.origin) {
-            slice.details.insert("source".into(), source.to_string().into());
+            let source = original_site(Site::Source(source.clone())).to_string();
+            slice.details.insert("source".into(), source.into());
         }
     }
     let written: u64 = run.accesses(number).iter().filter(|access| access.write).map(|access| access.bytes).sum();

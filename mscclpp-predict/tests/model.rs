@@ -4,7 +4,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::raw::PlanTree;
+use mscclpp_core::plan::raw::{OpKind, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_predict::{Machine, PredictError, lower_bound, predict, trace};
 
@@ -197,4 +197,18 @@ fn pipeline_of_more_chunks_than_iterations_has_a_finite_time() {
         assert!(found.time_us.is_finite() && found.shares.iter().all(|share| share.us.is_finite()), "{bytes}");
         assert!(found.partial || !found.steady_state, "{bytes}");
     }
+}
+
+/// An exchange of counts takes as long as a signal of every rank.
+#[test]
+fn exchange_of_counts_waits_for_signals() {
+    let plan = plan("alltoallv_pull", 2);
+    let machine = machine(MACHINE);
+    let found = predict(&plan, &machine, 1 << 10, None).expect("a time");
+    assert!(found.execution.nodes.iter().any(|node| node.kind == OpKind::RelaxedWait));
+    // Launch, signals of the exchange and of the handshake.
+    assert!(found.time_us > 5.0 + 2.0 + 2.0, "{}", found.time_us);
+    let trace = trace(&plan, &machine, 1 << 10, None, &found).expect("a trace");
+    let sources = trace.slices.iter().filter_map(|slice| slice.details.get("source")?.as_str());
+    assert!(sources.clone().count() > 0 && sources.clone().all(|source| !source.contains("4294967295")));
 }

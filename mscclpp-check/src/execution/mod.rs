@@ -6,6 +6,7 @@
 
 mod recorder;
 
+use super::counted::representative;
 use super::dataflow::MemoryRecorder;
 use super::deadlock;
 use super::instances;
@@ -168,7 +169,8 @@ pub const MAX_OPERATIONS: u64 = 1 << 23;
 /// Maximum number of accesses, and of dependencies, of an execution.
 const MAX_RECORDS: usize = 1 << 25;
 
-/// Executes a plan on symbolic state with chunks of the given number of bytes.
+/// Executes a plan on symbolic state with chunks of the given number of bytes. Of a plan whose sizes are counts it executes the
+/// [`representative`], whose operations have other positions.
 ///
 /// # Errors
 /// * [`ExecutionError::Findings`]: the findings of the rule `shape`, or that of a thread block that never ends.
@@ -191,6 +193,7 @@ pub fn record_execution_with_memory(
 }
 
 fn record(plan: &PlanTree, chunk_bytes: u64, with_memory: bool) -> Result<(Execution, Option<Memory>), ExecutionError> {
+    let plan = &*representative(plan);
     shape::check(plan.into()).into_result(()).map_err(ExecutionError::Findings)?;
     let instance = instances::one_of(plan);
     let (view, num_instances) = match &instance {

@@ -11,6 +11,7 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 
 use super::access::accesses;
+use super::counted;
 use super::dataflow::MemoryRecorder;
 use super::deadlock;
 use super::machine::{AbstractMachine, Observer};
@@ -28,7 +29,8 @@ use mscclpp_trace::{Arrow, Class, Lane, Slice, Trace, Unit};
 /// Processes are ranks; threads are thread blocks and, after them, port channels, which execute their triggers later. There is
 /// a slice for every operation, with arrows from signals to waits, from releases to acquires, from packets written to packets
 /// read, and from blocks to ports and back to their flushes. An operation that never ends is a slice up to the end of the
-/// trace. What chunks hold is recorded unless the plan has very many.
+/// trace. What chunks hold is recorded unless the plan has very many. A plan whose sizes are counts is traced at the largest
+/// counts.
 ///
 /// # Cost
 /// Linear in the operations, loops counted a few times.
@@ -36,6 +38,7 @@ use mscclpp_trace::{Arrow, Class, Lane, Slice, Trace, Unit};
 /// # Errors
 /// The findings of the rule `shape`, without which a plan cannot be executed on symbolic state.
 pub fn execution_trace(plan: &PlanTree) -> Result<Trace, Diagnostics> {
+    let plan = &*counted::representative(plan);
     shape::check(plan.into()).into_result(())?;
     let size = model::example(plan.into()).ok_or_else(|| model::too_many_atoms(plan.into()))?;
     let pairs = Pairs::of(plan);
@@ -249,7 +252,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
         let mut details = Map::new();
         details.insert("op".into(), Operation { op: at.op, names: &names }.to_string().into());
         details.insert("chunks".into(), chunks.into());
-        details.insert("source".into(), at.site(plan).to_string().into());
+        details.insert("source".into(), counted::original_site(at.site(plan)).to_string().into());
         if inner.is_some() {
             details.insert("iteration".into(), self.blocks[agent].iteration.into());
         }

@@ -297,3 +297,25 @@ fn plan_with_billions_of_chunks_has_a_trace_without_memory() {
     let trace = execution_trace(&plan).unwrap();
     assert!(trace.memory.is_none() && !trace.slices.is_empty());
 }
+
+/// The exchange of counts waits for all ranks.
+#[test]
+fn counted_plan_is_traced_at_full_counts() {
+    let program = Program::new(AlgoSpec::new("counted", CollectiveKind::AllToAllV, 2));
+    for rank in program.ranks() {
+        let peer = program.rank(1 - rank.id());
+        let channel = rank.memory_channel(peer);
+        rank.exchange_counts(0);
+        channel.get_counted(rank.output().chunk(peer.id()), peer.input().chunk(rank.id()), peer, rank, 0);
+        rank.copy_counted(rank.output().chunk(rank.id()), rank.input().chunk(rank.id()), rank, rank, 0);
+        channel.handshake(0).relaxed();
+    }
+    let plan = lower(&program.finish().unwrap()).unwrap();
+    let trace = execution_trace(&plan).unwrap();
+    assert_eq!(trace.blocked(), 0);
+    // Of the exchange, and of the handshake.
+    assert_eq!(trace.arrows.iter().filter(|arrow| arrow.what == "signal").count(), 4);
+    let memory = trace.memory.unwrap();
+    let held = memory.changes.iter().map(|change| memory.contents[change.content as usize].text.as_str());
+    assert_eq!(held.collect::<std::collections::BTreeSet<_>>().len(), 4, "{memory:?}");
+}

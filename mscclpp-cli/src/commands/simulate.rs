@@ -156,6 +156,9 @@ fn summary(
         let shares = found.shares.iter().map(|share| format!("{} {:.0} %", cause(share.cause), part(share.us)));
         lines.push(format!("spent on: {}", shares.collect::<Vec<_>>().join(", ")));
     }
+    if plan.is_counted() {
+        lines.push("sizes are counts: times and bound are those of the largest counts".to_owned());
+    }
     match (found.partial, found.steady_state) {
         (false, _) => {}
         (true, true) => {
