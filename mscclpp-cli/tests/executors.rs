@@ -108,3 +108,18 @@ fn plan_files_are_executed_as_proved() {
         }
     }
 }
+
+/// Plans whose sizes are counts are run by programs only.
+#[test]
+fn plans_with_counts_are_refused_where_none_are_passed() {
+    let run = mscclpp(["run", "alltoallv_pull", "--ranks", "2", "--size", "1K"]).ends_with(2);
+    assert_eq!(run.stdout, "");
+    assert!(
+        run.stderr.contains("plan `alltoallv_pull` takes counts, which this command does not pass"),
+        "{}",
+        run.stderr
+    );
+    let run = mscclpp(["check", "alltoallv_pull", "--ranks", "2", "--executor", "all", "--fuzz", "5"]).ends_with(3);
+    assert!(run.stdout.contains("passed 5 schedules"), "{}", run.stdout);
+    assert_eq!(run.stdout.matches("its sizes are counts").count(), 3, "{}", run.stdout);
+}

@@ -150,6 +150,11 @@ fn prepare<'a>(args: &RunArgs, comm: Option<&'a Communicator>) -> Result<(Bench<
             format!("plan `{}` does not reduce, so `--op {}` would have no effect; remove it", plan.name, op.name());
         return Err(Error::Usage(what));
     }
+    if plan.is_counted() {
+        let what = "takes counts, which this command does not pass; pass them to `launch_counted` in a program, or run it at random \
+                    counts with `mscclpp check --fuzz 100`";
+        return Err(Error::Usage(format!("plan `{}` {what}", plan.name)));
+    }
     examine(&mut plan, args)?;
     let counts = counts.for_plan(&plan)?;
     Ok((Bench::new(&plan, args, &counts, comm)?, counts))
