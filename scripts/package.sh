@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 crates=(mscclpp-plan mscclpp-trace mscclpp-check mscclpp-predict mscclpp-core mscclpp-eval mscclpp-macros mscclpp-algorithms mscclpp-find mscclpp-bootstrap mscclpp-kernels
-    mscclpp-fuzz mscclpp-base mscclpp-transport mscclpp-exec mscclpp-select mscclpp-communicator mscclpp-validate mscclpp mscclpp-nccl
+    mscclpp-fuzz mscclpp-base mscclpp-transport mscclpp-cuda mscclpp-exec mscclpp-select mscclpp-communicator mscclpp-validate mscclpp mscclpp-nccl
     mscclpp-cli)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$(mktemp -d)

@@ -13,7 +13,7 @@ use serde_json::Value;
 const INTERFACE: &str = "mscclpp";
 
 /// Crates that it re-exports items of.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "mscclpp_plan",
     "mscclpp_check",
     "mscclpp_core",
@@ -22,6 +22,7 @@ const PARTS: [&str; 12] = [
     "mscclpp_bootstrap",
     "mscclpp_base",
     "mscclpp_transport",
+    "mscclpp_cuda",
     "mscclpp_exec",
     "mscclpp_select",
     "mscclpp_communicator",

@@ -28,6 +28,7 @@ const SOURCES: &[&str] = &[
     "mscclpp-trace/src",
     "mscclpp-select/src",
     "mscclpp-transport/src",
+    "mscclpp-cuda/src",
     "mscclpp-validate/src",
     "kernels/src",
 ];

@@ -240,7 +240,7 @@ const REPORTED_WITH_SEVERAL_CUDA_DEVICES: [&str; 1] = ["cuDevicePrimaryCtxReleas
 
 /// The lists here and in other tests contain every call that the executor names.
 fn call_lists_are_complete() -> Result<(), Failed> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mscclpp-exec/src/cuda/libcuda");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mscclpp-cuda/src/libcuda");
     let lists = [
         &REPORTED[..],
         &UNREPORTED,

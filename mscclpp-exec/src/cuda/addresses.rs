@@ -4,12 +4,12 @@
 //! A graph contains the table's address and may be launched at any time, so a table that a captured launch uses is
 //! never written again.
 
-use super::capture::SetUp;
-use super::driver;
 use super::executor::Inner;
-use super::memory::DeviceMemory;
-use super::stream::Stream;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::capture::SetUp;
+use mscclpp_cuda::device::stream::Stream;
+use mscclpp_cuda::driver;
+use mscclpp_cuda::memory::DeviceMemory;
 
 /// The address tables of a prepared plan.
 #[derive(Default)]

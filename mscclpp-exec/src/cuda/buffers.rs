@@ -1,157 +1,21 @@
 //! Buffers of all ranks of a launch, on the devices.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::abi;
-use super::capture::refuse_in_capture;
-use super::device::Device;
-use super::driver::SharedDriver;
 use super::executor::Inner;
 use super::ipc::PeerMemory;
-use super::memory::Storage;
 use super::plan_state::PlanState;
 use super::prepared_plan::Switches;
 use super::switch::{Multicasts, SwitchPath};
-use super::uses::{Unused, Uses};
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
-
-/// A range of a device's memory, whatever its origin: a [`DeviceBuffer`], a [tensor](super::dlpack::Tensor) of another
-/// library, an allocation of cudarc's, or any address. It is safe to create, because it is only a number; the contracts
-/// of launches state what must hold for the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceSlice {
-    /// Address of the first byte.
-    pub address: u64,
-    /// Number of bytes.
-    pub bytes: u64,
-}
-
-impl DeviceSlice {
-    /// Converts a slice of cudarc's, for launches on a stream that is ordered after the work that cudarc has enqueued
-    /// on its own stream: synchronize that stream first, or launch on it
-    /// ([`Stream::from_raw`](super::Stream::from_raw)). The slice must live as long as it is used.
-    pub fn of_cudarc<T>(slice: &impl cudarc::driver::DevicePtr<T>, stream: &cudarc::driver::CudaStream) -> Self {
-        let bytes = (slice.len() * size_of::<T>()) as u64;
-        let (address, _done) = slice.device_ptr(stream);
-        Self { address, bytes }
-    }
-
-    /// An empty range.
-    pub const EMPTY: Self = Self { address: 0, bytes: 0 };
-}
-
-/// Memory of a device that is freed when it is dropped. Other processes can map it.
-///
-/// `Send` and `Sync`: the driver may be called from any thread, and the host reaches the memory through copies only.
-pub struct DeviceBuffer {
-    driver: SharedDriver,
-    memory: Storage,
-    bytes: u64,
-    pub(super) uses: Uses,
-    unused: Unused,
-}
-
-static_assertions::assert_impl_all!(DeviceBuffer: Send, Sync);
-
-impl DeviceBuffer {
-    /// Allocates zeroed memory.
-    ///
-    /// # Errors
-    /// [`Error::Driver`] if the device has too little memory; [`Error::Capturing`].
-    pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
-        refuse_in_capture("cannot allocate memory")?;
-        let driver = device.driver().clone();
-        Ok(Self::of(Storage::zeroed(&driver, bytes)?, driver, bytes))
-    }
-
-    /// Allocates zeroed memory that can be shared: in whole units of physical memory, which other processes receive as
-    /// files and `peers` can access. The memory is ordinary if the driver does not support sharing by files.
-    pub(super) fn shared(device: &Device, bytes: u64, peers: &[u32]) -> Result<Self, Error> {
-        let driver = device.driver().clone();
-        Ok(Self::of(Storage::shared(&driver, bytes, peers)?, driver, bytes))
-    }
-
-    fn of(memory: Storage, driver: SharedDriver, bytes: u64) -> Self {
-        Self { driver, memory, bytes, uses: Uses::default(), unused: Unused::default() }
-    }
-
-    pub(super) fn driver(&self) -> &SharedDriver {
-        &self.driver
-    }
-
-    /// Returns the number of its device.
-    pub(super) fn ordinal(&self) -> u32 {
-        self.driver.properties().ordinal
-    }
-
-    /// Returns all of it as a slice.
-    pub fn as_slice(&self) -> DeviceSlice {
-        self.uses.set_unknown();
-        self.whole()
-    }
-
-    #[doc(hidden)]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Returns all of it, for uses that this library records.
-    pub(super) fn whole(&self) -> DeviceSlice {
-        DeviceSlice { address: self.memory.address(), bytes: self.bytes }
-    }
-
-    /// Returns a part of it, by bytes; `None` if the range is not inside.
-    pub fn slice(&self, range: Range<u64>) -> Option<DeviceSlice> {
-        self.uses.set_unknown();
-        let bytes = range.end.checked_sub(range.start).filter(|_| range.end <= self.bytes)?;
-        Some(DeviceSlice { address: self.memory.address() + range.start, bytes })
-    }
-
-    /// Writes all of it. The copy is complete when this returns; no pending work may use the memory.
-    ///
-    /// # Errors
-    /// [`Error::DeviceCopy`] if the number of bytes differs, [`Error::Driver`].
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.check(bytes.len())?;
-        Ok(self.driver.memcpy_to_device(self.memory.address(), bytes)?)
-    }
-
-    /// Reads all of it. Does not wait for pending work: synchronize the stream first.
-    ///
-    /// # Errors
-    /// Those of [`write`](Self::write).
-    pub fn read(&self, bytes: &mut [u8]) -> Result<(), Error> {
-        self.check(bytes.len())?;
-        Ok(self.driver.memcpy_to_host(bytes, self.memory.address())?)
-    }
-
-    fn check(&self, found: usize) -> Result<(), Error> {
-        let (expected, found) = (self.bytes, found as u64);
-        if expected == found { Ok(()) } else { Err(Error::DeviceCopy { expected, found }) }
-    }
-}
-
-impl Drop for DeviceBuffer {
-    /// Waits for the calls that use the memory, unless its owner has waited; if other work may use it, for all
-    /// work of the device.
-    fn drop(&mut self) {
-        if !Unused::is_set() && self.uses.wait().is_ok_and(|is_all| is_all) {
-            self.unused.set();
-        }
-    }
-}
-
-impl fmt::Debug for DeviceBuffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceBuffer")
-            .field("device", &self.ordinal())
-            .field("slice", &self.whole())
-            .finish_non_exhaustive()
-    }
-}
+use mscclpp_cuda::abi;
+use mscclpp_cuda::device::Device;
+use mscclpp_cuda::driver::SharedDriver;
+use mscclpp_cuda::memory::Storage;
+use mscclpp_cuda::slice::DeviceSlice;
+use mscclpp_cuda::unused::Unused;
 
 /// Memory of every rank for launches of a [`PreparedPlan`](super::PreparedPlan), also of ranks in other processes. It
 /// does not keep the memory of this process alive.

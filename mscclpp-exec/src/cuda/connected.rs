@@ -7,14 +7,15 @@ use std::time::Duration;
 use mscclpp_bootstrap as bootstrap;
 use serde::{Deserialize, Serialize};
 
-use super::buffers::{DeviceBuffer, DeviceSlice};
 use super::executor::{Executor, Inner};
 use super::ipc::{IpcGroup, PeerPath};
 use super::last_launch::LastLaunch;
 use super::plan_state::PlanState;
-use super::stream::{Stream, Used};
 use crate::process::CallRing;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::buffer::DeviceBuffer;
+use mscclpp_cuda::device::stream::{Stream, Used};
+use mscclpp_cuda::slice::DeviceSlice;
 
 impl Executor {
     /// Returns the ranks of this process, ascending.

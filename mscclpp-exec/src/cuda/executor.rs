@@ -9,22 +9,22 @@ use std::time::Duration;
 use mscclpp_core::plan::Plan;
 
 use super::CudaUnavailable;
-use super::buffers::DeviceBuffer;
-use super::capture::refuse_in_capture;
-use super::device::Device;
 use super::ipc::IpcGroup;
 use super::last_launch::LastLaunch;
-use super::memory::Storage;
-use super::peer;
 use super::plan_state::PlanState;
 use super::prepared_plan::PreparedPlan;
-use super::stream::Stream;
-use super::uses::Unused;
 use crate::process;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::{Params, resolve};
 use mscclpp_base::message::Message;
 use mscclpp_bootstrap::{Bootstrap, place};
+use mscclpp_cuda::buffer::DeviceBuffer;
+use mscclpp_cuda::capture::refuse_in_capture;
+use mscclpp_cuda::device::Device;
+use mscclpp_cuda::device::stream::Stream;
+use mscclpp_cuda::memory::Storage;
+use mscclpp_cuda::peer;
+use mscclpp_cuda::unused::Unused;
 
 /// Ranks that run plans on CUDA devices, each with its own buffers: all on one device, or on several.
 ///

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::buffers::DeviceSlice;
 use super::executor::Executor;
 use super::ipc::FlatRange;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Memory of all ranks of a communicator on one host, mapped in one range of addresses of this rank's device, that of each rank
 /// at the same distance from the one before: for kernels of the user, which compute the addresses. Of

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::capture::SetUp;
-use super::driver;
-use super::stream::{Event, Lane, Used};
+use mscclpp_cuda::capture::SetUp;
+use mscclpp_cuda::device::stream::{Event, Lane, Used};
+use mscclpp_cuda::driver;
 
 /// The last launch on a device.
 #[derive(Default)]

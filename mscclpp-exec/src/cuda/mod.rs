@@ -24,33 +24,17 @@
 //! bytes of payload. Switch channels go through multicast objects where these are available ([`SwitchPath`]), otherwise
 //! to the members' memories one by one.
 
-#[doc(hidden)]
-pub mod abi;
 mod addresses;
 mod buffers;
-pub mod calls;
-mod capture;
 pub mod channels;
 mod connected;
-mod counter;
-mod cudarc_memory;
-mod device;
-pub mod dlpack;
-mod driver;
-mod event_pool;
 mod executor;
 mod flat_mapping;
-mod images;
 mod ipc;
-pub mod jit;
 mod last_launch;
-mod lend;
-mod libcuda;
-mod memory;
 mod multicast;
 mod nodes;
 mod packet_areas;
-mod peer;
 mod peer_regions;
 mod peer_window;
 mod plan_state;
@@ -58,56 +42,62 @@ mod prepared_plan;
 mod proxy;
 mod ranges;
 mod records;
-mod registered;
 mod report;
 mod specialize;
 mod staged;
-mod stream;
 mod switch;
 mod tables;
 mod timeline;
 mod timing;
-mod uses;
-mod vector;
 mod verify;
-mod watch;
 
-pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
-#[doc(hidden)]
-pub use capture::{SetUp, refuse_in_capture};
-#[doc(hidden)]
-pub use counter::{Counter, DeferredWait, DeferredWork};
-pub use device::{Device, current_device, device_count};
-pub use driver::{
-    Allocation, CaptureMode, Driver, DriverError, Entered, Export, Fabric, Handle, Mapped, Mapping, Peer, Properties,
-    SharedDriver, Source,
-};
+/// Device code compiled at run time, with a cache.
+pub mod jit {
+    pub use mscclpp_cuda::device::{Function, Module};
+    pub use mscclpp_cuda::jit::*;
+}
+
+pub use buffers::{Binding, Buffers};
 #[doc(hidden)]
 pub use executor::WeakExecutor;
 pub use executor::{Executor, Options, PrepareOptions};
 pub use flat_mapping::FlatMapping;
 pub use ipc::PeerPath;
-#[doc(hidden)]
-pub use lend::Registration;
-pub use lend::{DeviceMut, DeviceRef, Lent};
 pub use mscclpp_base::error::unavailable::CudaUnavailable;
+#[doc(hidden)]
+pub use mscclpp_cuda::{
+    abi,
+    capture::{SetUp, refuse_in_capture},
+    counter::{Counter, DeferredWait, DeferredWork},
+    lend::Registration,
+    registered::Dropped,
+    vector::bytes_of,
+    watch::CHECK_INTERVAL,
+};
+pub use mscclpp_cuda::{
+    buffer::DeviceBuffer,
+    device::{
+        Device, current_device, device_count,
+        stream::{Event, Graph, Stream},
+    },
+    dlpack,
+    driver::{
+        Allocation, CaptureMode, Driver, DriverError, Entered, Export, Fabric, Handle, Mapped, Mapping, Peer,
+        Properties, SharedDriver, Source, calls,
+    },
+    lend::{DeviceMut, DeviceRef, Lent},
+    registered::{NotRegistered, Registered, RegisteredView, RegisteredViewMut},
+    slice::DeviceSlice,
+    vector::{DeviceVec, DeviceView, DeviceViewMut},
+};
 pub use multicast::MulticastUnavailable;
 pub use peer_regions::PeerRegions;
 pub use peer_window::PeerWindow;
 pub use prepared_plan::PreparedPlan;
-#[doc(hidden)]
-pub use registered::Dropped;
-pub use registered::{NotRegistered, Registered, RegisteredView, RegisteredViewMut};
 pub use specialize::{NotSpecialized, specialized_source};
 #[doc(hidden)]
 pub use staged::{Access, Staged, StagedPart, lent_slices, part_slices};
-pub use stream::{Event, Graph, Stream};
 pub use switch::SwitchPath;
 #[doc(hidden)]
 pub use timeline::Recorder;
 pub use timing::{LaunchTimes, time, time_launches};
-#[doc(hidden)]
-pub use vector::bytes_of;
-pub use vector::{DeviceVec, DeviceView, DeviceViewMut};
-#[doc(hidden)]
-pub use watch::CHECK_INTERVAL;

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::buffers::DeviceSlice;
-use super::capture::wait_for_users;
-use super::driver::{DriverError, Handle, SharedDriver};
 use super::executor::Inner;
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{SharedFile, own_file};
+use mscclpp_cuda::capture::wait_for_users;
+use mscclpp_cuda::driver::{DriverError, Handle, SharedDriver};
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Why a switch channel reads and writes its members' memories one by one.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]

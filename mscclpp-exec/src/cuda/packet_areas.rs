@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::abi::VECTOR_BYTES;
-use super::buffers::DeviceSlice;
-use super::driver::{Result, SharedDriver};
-use super::memory::DeviceMemory;
+use mscclpp_cuda::abi::VECTOR_BYTES;
+use mscclpp_cuda::driver::{Result, SharedDriver};
+use mscclpp_cuda::memory::DeviceMemory;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// The areas of all launches of a plan, those in graphs too.
 pub(super) struct PacketAreas {

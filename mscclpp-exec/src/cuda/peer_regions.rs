@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::buffers::DeviceSlice;
 use super::executor::Executor;
 use super::ipc::PeerMemory;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Ranges of device memory of all ranks of a communicator, of `OnStream::peer_regions`. Those of a rank on the same node are mapped; those of
 /// a rank on another node have addresses that only port channels use.

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::buffers::DeviceSlice;
 use super::executor::Executor;
 use super::ipc::PeerMemory;
 use super::multicast::{self, MulticastObject};
 use mscclpp_base::error::Error;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Memory of all ranks of a communicator, which this rank's device accesses directly where the ranks are on one node: for streams
 /// and kernels of the user, which use the addresses. Of `OnStream::peer_window`.

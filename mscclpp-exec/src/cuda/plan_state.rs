@@ -6,14 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::abi;
-use super::buffers::DeviceSlice;
-use super::capture::is_captured_set_up;
-use super::device::Device;
-use super::driver;
 use super::executor::Inner;
 use super::ipc::{IpcGroup, PeerMemory};
-use super::memory::{DeviceMemory, MappedMemory, Storage};
 use super::nodes::{Ends, Markers, NodeConnections, Traffic};
 use super::packet_areas::PacketAreas;
 use super::proxy::{Failure, Proxies};
@@ -22,7 +16,6 @@ use super::records::Records;
 use super::specialize::SpecializedKernels;
 use super::switch::{Groups, MulticastBuffer, Multicasts, SwitchPath};
 use super::tables::{Counters, Tables};
-use super::uses::Unused;
 use mscclpp_base::error::{Error, LaunchAborted, Stall};
 use mscclpp_base::interpret::check_nodes;
 use mscclpp_base::interpret::{Params, ResolvedPlan, Space};
@@ -30,6 +23,13 @@ use mscclpp_base::passes::insert_launch_barriers::{
     LaunchBarriers, Placement, insert_launch_barriers, needed_barriers,
 };
 use mscclpp_base::random::Random;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::capture::is_captured_set_up;
+use mscclpp_cuda::device::Device;
+use mscclpp_cuda::driver;
+use mscclpp_cuda::memory::{DeviceMemory, MappedMemory, Storage};
+use mscclpp_cuda::slice::DeviceSlice;
+use mscclpp_cuda::unused::Unused;
 
 /// State of a plan on the devices of an executor. Launches of all sizes share it, one at a time.
 pub(super) struct PlanState {

@@ -4,10 +4,10 @@
 //! and a message of another size needs no other memory. The device computes ranges of later instructions, and all of a
 //! launch whose ranges do not fit (`find_runs` in `kernels/executor.h`); the simulator compares the two in each launch.
 
-use super::abi;
 use super::tables::{cached, lower};
 use mscclpp_base::interpret::program::{Instr, Operand, ResolvedPlan};
 use mscclpp_base::interpret::{Params, Space};
+use mscclpp_cuda::abi;
 
 /// Sets the ranges in the kernel parameters of a device with these thread blocks, if all of them fit.
 pub(super) fn fill(program: &ResolvedPlan, params: &Params, blocks: &[abi::Block], launch: &mut abi::LaunchParams) {

@@ -4,10 +4,10 @@
 //! cache holds. All records of a device have the same layout, which is in the kernel parameters; unused entries are zero.
 //! Later instructions are read from the tables.
 
-use super::abi;
-use super::device::Device;
-use super::driver;
-use super::memory::DeviceMemory;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::device::Device;
+use mscclpp_cuda::driver;
+use mscclpp_cuda::memory::DeviceMemory;
 
 /// The records of a device's thread blocks, in device memory.
 pub(super) struct Records {

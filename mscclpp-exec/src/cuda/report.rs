@@ -1,10 +1,10 @@
 //! Converts the device's reports into a description of a stall.
 
-use super::abi;
 use mscclpp_base::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 use mscclpp_base::interpret::program::{Block, ResolvedPlan};
 use mscclpp_base::interpret::report::{Key, Releases, released_by};
 use mscclpp_base::interpret::{AgentState, Params};
+use mscclpp_cuda::abi;
 
 /// Describes what thread blocks, by their number in the resolved plan, were waiting for when they aborted.
 ///

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 
-use super::buffers::{Binding, DeviceBuffer, DeviceSlice};
-use super::lend::{DeviceMut, DeviceRef, Lent};
+use super::buffers::Binding;
 use super::prepared_plan::PreparedPlan;
-use super::stream::Stream;
-use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::buffer::DeviceBuffer;
+use mscclpp_cuda::device::stream::Stream;
+use mscclpp_cuda::lend::Lent;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// A binding to two buffers of the library, for input and output.
 pub struct Staged {
@@ -177,45 +178,5 @@ pub fn lent_slices(input: Option<&Lent<'_>>, output: &Lent<'_>) -> [DeviceSlice;
     match input {
         Some(input) => [input.as_slice(), output.as_slice()],
         None => [output.as_slice(), DeviceSlice::EMPTY],
-    }
-}
-
-impl Stream {
-    /// Reads lent memory, after the work on the stream, for which the caller has waited.
-    ///
-    /// # Errors
-    /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
-    #[doc(hidden)]
-    pub fn read<T: Element>(&self, memory: &Lent<'_>) -> Result<Vec<T>, Error> {
-        let device = self.devices().next();
-        let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
-        let mut elements = vec![T::zeroed(); memory.len::<T>()];
-        device.driver().memcpy_to_host(bytemuck::cast_slice_mut(&mut elements), memory.as_slice().address)?;
-        Ok(elements)
-    }
-
-    /// Enqueues a copy of elements, as many as the shorter one of the two has.
-    ///
-    /// # Errors
-    /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
-    pub fn copy<T: Element>(&self, input: &impl DeviceRef<T>, output: &mut impl DeviceMut<T>) -> Result<(), Error> {
-        let device = self.devices().next().cloned();
-        let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
-        let (input, output) = (input.lend(self)?, output.lend_mut(self)?);
-        match input.as_slice().bytes.min(output.as_slice().bytes) {
-            0 => Ok(()),
-            _ => self.copy_lent(&device, &output, &input),
-        }
-    }
-
-    /// Enqueues a copy between lent memories of equal length on a device.
-    ///
-    /// # Errors
-    /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
-    #[doc(hidden)]
-    pub fn copy_lent(&self, device: &super::Device, to: &Lent<'_>, from: &Lent<'_>) -> Result<(), Error> {
-        let lane = self.on(device.driver())?;
-        let (to, from) = (to.as_slice(), from.as_slice());
-        Ok(lane.driver().copy(to.address, from.address, to.bytes.min(from.bytes), lane.handle())?)
     }
 }

@@ -2,8 +2,6 @@
 
 use mscclpp_core::types::{BufferKind, ReduceOp};
 
-use super::abi;
-use super::buffers::DeviceSlice;
 use super::executor::Inner;
 use super::multicast::{self, MulticastObject, MulticastUnavailable, Request};
 use super::tables::switch_opcode;
@@ -11,6 +9,8 @@ use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::program::{Instr, Operand, ResolvedPlan, Space};
 use mscclpp_base::numeric::{AccumType, SwitchResult, switch_result};
+use mscclpp_cuda::abi;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// How the members of a switch channel reach one another.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! A resolved plan in the form in which the device reads it. Nothing here depends on a message's size: it is uploaded
 //! once.
 
-use super::abi;
 use mscclpp_base::interpret::program::{Instr, Opcode, ResolvedPlan, Space, Transfer, UNPAIRED};
+use mscclpp_cuda::abi;
 
 /// Bytes from one counter to the next, so that signals of different channels never share a sector.
 const SPACING: u64 = 64;

@@ -10,14 +10,8 @@ use std::time::Duration;
 use mscclpp_bootstrap::ActiveTimeout;
 use mscclpp_kernels::TIMELINE;
 
-use super::abi;
-use super::device::Device;
-use super::driver::DriverError;
-use super::jit::{Function, Module, Source};
-use super::memory::MappedMemory;
 use super::plan_state::DevicePlanState;
 use super::prepared_plan::{PreparedPlan, check_co_resident};
-use super::uses::Unused;
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::timeline::Stamp;
@@ -25,6 +19,13 @@ use mscclpp_base::interpret::{Params, ResolvedPlan};
 use mscclpp_base::numeric::AccumType;
 use mscclpp_base::system::precise_time;
 use mscclpp_base::timeline::Timeline;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::device::Device;
+use mscclpp_cuda::device::{Function, Module};
+use mscclpp_cuda::driver::DriverError;
+use mscclpp_cuda::jit::Source;
+use mscclpp_cuda::memory::MappedMemory;
+use mscclpp_cuda::unused::Unused;
 
 /// Bytes of a stamp: its beginning, its end, the time that it waited, the number of launches before, and its instruction and iteration.
 const STAMP: u64 = 40;

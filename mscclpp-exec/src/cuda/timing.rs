@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::buffers::Buffers;
 use super::prepared_plan::PreparedPlan;
-use super::stream::Stream;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::device::stream::Stream;
 
 /// Duration of a launch; medians of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

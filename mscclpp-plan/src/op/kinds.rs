@@ -258,7 +258,7 @@ pub enum Transfer {
     Reduce,
 }
 
-/// Calls a macro with the opcodes of instructions on devices, before its other arguments. `exec::cuda::abi` declares them
+/// Calls a macro with the opcodes of instructions on devices, before its other arguments. `cuda::abi` declares them
 /// for kernels.
 #[doc(hidden)]
 #[macro_export]

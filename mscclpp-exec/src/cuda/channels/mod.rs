@@ -32,17 +32,17 @@ use mscclpp_bootstrap::Bootstrap;
 use self::handles::{Counter, Wait};
 use self::peers::PeerWatch;
 use self::status::{ChannelId, Kind, Status};
-use super::abi;
-use super::buffers::DeviceSlice;
 use super::executor::Executor;
 use super::ipc::PeerMemory;
-use super::memory::DeviceMemory;
 use super::multicast::{self, MulticastObject, MulticastUnavailable};
 use super::proxy::{Failure, Proxies};
-use super::stream::Stream;
-use super::vector::{DeviceVec, bytes_of};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::device::stream::Stream;
+use mscclpp_cuda::memory::DeviceMemory;
+use mscclpp_cuda::slice::DeviceSlice;
+use mscclpp_cuda::vector::{DeviceVec, bytes_of};
 
 /// Numbers of channels of each rank with each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

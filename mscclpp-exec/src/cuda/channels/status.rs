@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::cuda::abi::AbortFlags;
-use crate::cuda::driver;
-use crate::cuda::driver::SharedDriver;
-use crate::cuda::memory::MappedMemory;
 use mscclpp_base::error::Error;
 use mscclpp_base::error::channel::ChannelError;
+use mscclpp_cuda::abi::AbortFlags;
+use mscclpp_cuda::driver;
+use mscclpp_cuda::driver::SharedDriver;
+use mscclpp_cuda::memory::MappedMemory;
 
 /// Byte offsets in the memory: after the flags, what the first wait that expired was waiting for.
 const CHANNEL: u64 = 8;

@@ -11,9 +11,9 @@
 use super::members::Member;
 use super::memory::SharedAllocation;
 use super::{IpcGroup, encode};
-use crate::cuda::driver::DriverError;
-use crate::cuda::memory::Storage;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::driver::DriverError;
+use mscclpp_cuda::memory::Storage;
 
 /// How a rank's device accesses the memory of another rank.
 #[derive(Clone, Debug, PartialEq, Eq)]

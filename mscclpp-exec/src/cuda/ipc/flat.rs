@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::register::PhysicalMemory;
 use super::{IpcGroup, decode, encode};
-use crate::cuda::buffers::DeviceSlice;
-use crate::cuda::capture::wait_for_users;
-use crate::cuda::driver::{Export, SharedDriver, Source};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{Sent, SharedFile, own_file};
+use mscclpp_cuda::capture::wait_for_users;
+use mscclpp_cuda::driver::{Export, SharedDriver, Source};
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Unit of distances: kernels receive them as multiples of it.
 const UNIT: u64 = 1 << 32;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::IpcGroup;
-use crate::cuda::driver::Fabric;
+use mscclpp_cuda::driver::Fabric;
 
 /// Properties that ranks report of themselves.
 #[derive(Serialize, Deserialize)]

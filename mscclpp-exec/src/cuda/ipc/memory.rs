@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::IpcGroup;
 use super::access::is_refusal;
-use crate::cuda::buffers::DeviceSlice;
-use crate::cuda::driver::{DriverError, Export};
-use crate::cuda::memory::RemoteMemory;
 use crate::cuda::nodes::{ExportedRegion, Owner, RemoteRegion};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{SharedFile, own_file};
+use mscclpp_cuda::driver::{DriverError, Export};
+use mscclpp_cuda::memory::RemoteMemory;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Memory of a rank, as this rank accesses it.
 #[derive(Clone)]

@@ -19,15 +19,15 @@ pub(super) use self::flat::FlatRange;
 use self::members::Member;
 pub(super) use self::memory::PeerMemory;
 use self::register::Known;
-use super::device::Device;
-use super::driver::Peer;
 use super::nodes::{NodeConnections, RegionTable, Stagings, Traffic};
-use super::peer;
 use super::proxy::Proxies;
 use crate::process::{self, Session};
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::{Sent, SharedFile};
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap, CAUSE_GRACE_PERIOD};
+use mscclpp_cuda::device::Device;
+use mscclpp_cuda::driver::Peer;
+use mscclpp_cuda::peer;
 
 /// First number of the connections between nodes, of which each plan uses one.
 const STREAMS: u64 = 0x6375_6461 << 32;

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::memory::PeerMemory;
 use super::share::Exchanged;
 use super::{IpcGroup, decode, encode};
-use crate::cuda::buffers::DeviceSlice;
-use crate::cuda::driver;
-use crate::cuda::driver::{Allocation, Handle, SharedDriver};
 use crate::cuda::nodes::Owner;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::driver;
+use mscclpp_cuda::driver::{Allocation, Handle, SharedDriver};
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Allocations of callers that the ranks have registered with each other.
 #[derive(Default)]

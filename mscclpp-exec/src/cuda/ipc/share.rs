@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::{PeerMemory, SharedAllocation};
 use super::{IpcGroup, decode, encode};
-use crate::cuda::buffers::DeviceSlice;
 use crate::cuda::nodes::Owner;
 use mscclpp_base::error::Error;
 use mscclpp_base::shm::Sent;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// A rank's message about its memory.
 #[derive(Serialize, Deserialize)]

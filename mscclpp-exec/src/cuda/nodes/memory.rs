@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::buffers::DeviceSlice;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Bit that is set in addresses of memory on other nodes, and in no address of a device.
 const REMOTE_BIT: u64 = 1 << 63;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::cuda::driver::{Result, SharedDriver};
-use crate::cuda::memory::{DeviceMemory, MappedMemory};
+use mscclpp_cuda::driver::{Result, SharedDriver};
+use mscclpp_cuda::memory::{DeviceMemory, MappedMemory};
 use mscclpp_transport::Buffer;
 
 /// Maximum bytes of a staging buffer.

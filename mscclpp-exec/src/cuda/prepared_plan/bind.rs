@@ -7,13 +7,14 @@ use mscclpp_bootstrap::place;
 
 use super::PreparedPlan;
 use crate::cuda::buffers;
-use crate::cuda::buffers::{Binding, Buffers, DeviceSlice};
+use crate::cuda::buffers::{Binding, Buffers};
 use crate::cuda::executor::Inner;
 use crate::cuda::multicast::MulticastUnavailable;
 use crate::cuda::plan_state::PlanState;
 use crate::cuda::switch::{MulticastBuffer, Multicasts, SwitchPath};
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::Space;
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Switch channels over input and output, as a binding needs them.
 pub(in crate::cuda) struct Switches<'a> {

@@ -3,8 +3,8 @@
 use super::PreparedPlan;
 use crate::cuda::proxy::{Failure, Proxies};
 use crate::cuda::report::stall;
-use crate::cuda::stream::Stream;
 use mscclpp_base::error::{Error, LaunchAborted};
+use mscclpp_cuda::device::stream::Stream;
 
 impl PreparedPlan {
     /// Waits until all work on a stream is complete, and returns whether the launches succeeded.

@@ -6,15 +6,16 @@ use std::sync::{Arc, PoisonError};
 use smallvec::SmallVec;
 
 use super::{Part, PreparedPlan};
-use crate::cuda::abi;
-use crate::cuda::buffers::{Binding, Buffers, DeviceSlice};
-use crate::cuda::driver::{Driver, DriverError, Handle};
+use crate::cuda::buffers::{Binding, Buffers};
 use crate::cuda::last_launch::LastLaunch;
 use crate::cuda::proxy::Proxies;
 use crate::cuda::specialize::VECTOR;
-use crate::cuda::stream::{Lane, Stream};
 use crate::cuda::timeline::Recording;
 use mscclpp_base::error::Error;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::device::stream::{Lane, Stream};
+use mscclpp_cuda::driver::{Driver, DriverError, Handle};
+use mscclpp_cuda::slice::DeviceSlice;
 
 /// Threads of a block, and blocks per rank, of the kernel that divides the sums of an average.
 const DIVIDE: (u32, u32) = (512, 16);

@@ -13,21 +13,21 @@ use mscclpp_core::types::ReduceOp;
 
 pub(super) use self::bind::Switches;
 pub(super) use self::prepare::check_co_resident;
-use super::abi;
 use super::addresses::Tables;
-use super::buffers::DeviceSlice;
-use super::capture::refuse_in_capture;
-use super::driver::Handle;
 use super::executor::{Executor, Inner};
 use super::plan_state::{Halves, PlanState};
 use super::specialize::{NotSpecialized, VECTOR};
-use super::stream::Stream;
 use super::timeline::Recording;
-use super::uses::Unused;
 use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::{Params, ResolvedPlan};
 use mscclpp_base::message::Message;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::capture::refuse_in_capture;
+use mscclpp_cuda::device::stream::Stream;
+use mscclpp_cuda::driver::Handle;
+use mscclpp_cuda::slice::DeviceSlice;
+use mscclpp_cuda::unused::Unused;
 
 /// A plan bound to a message of a size, type and reduction, which can be launched any number of times.
 ///

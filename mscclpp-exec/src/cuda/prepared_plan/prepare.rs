@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use super::{Part, PreparedPlan, nanoseconds};
-use crate::cuda::abi;
 use crate::cuda::addresses::Tables;
-use crate::cuda::device::{Device, Kernels};
-use crate::cuda::driver::Handle;
 use crate::cuda::executor::{Inner, PrepareOptions};
 use crate::cuda::ipc::IpcGroup;
 use crate::cuda::plan_state;
 use crate::cuda::plan_state::PlanState;
 use crate::cuda::specialize::{Constants, NotSpecialized, is_even};
-use crate::cuda::uses::Unused;
 use crate::process::describe;
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::{Block, Operand, Params, ResolvedPlan, Space};
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::AccumType;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::device::{Device, Kernels};
+use mscclpp_cuda::driver::Handle;
+use mscclpp_cuda::unused::Unused;
 
 /// Returns the number of multiprocessors that thread blocks of a launch may occupy. The driver may clear and copy
 /// memory by its own kernels, and thread blocks wait for data that goes through port channels: one multiprocessor is

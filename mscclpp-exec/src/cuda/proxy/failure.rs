@@ -1,8 +1,8 @@
 //! Reasons why a proxy stops.
 
-use crate::cuda::driver;
 use mscclpp_base::error::Error;
 use mscclpp_bootstrap as bootstrap;
+use mscclpp_cuda::driver;
 
 /// Reason why the thread cannot continue.
 #[derive(Clone, Debug)]

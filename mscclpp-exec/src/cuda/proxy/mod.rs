@@ -21,16 +21,16 @@ use std::time::Duration;
 
 pub(super) use self::failure::Failure;
 use self::queue::Queue;
-use super::abi;
-use super::calls::Priority;
-use super::device::Device;
-use super::driver::{self, CaptureMode, Handle, SharedDriver};
-use super::event_pool::EventPool;
-use super::memory::{DeviceMemory, MappedMemory};
 use super::nodes::{NodeConnections, Put};
 use mscclpp_base::error::Error;
 use mscclpp_bootstrap::StreamKeys;
 use mscclpp_core::threads;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::device::Device;
+use mscclpp_cuda::driver::calls::Priority;
+use mscclpp_cuda::driver::{self, CaptureMode, Handle, SharedDriver};
+use mscclpp_cuda::event_pool::EventPool;
+use mscclpp_cuda::memory::{DeviceMemory, MappedMemory};
 
 /// The queues of a plan's ranks on a device and the thread that serves them.
 pub(super) struct Proxies {

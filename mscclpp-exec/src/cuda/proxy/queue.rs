@@ -4,10 +4,10 @@ use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::cuda::abi;
-use crate::cuda::driver;
-use crate::cuda::driver::SharedDriver;
-use crate::cuda::memory::MappedMemory;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::driver;
+use mscclpp_cuda::driver::SharedDriver;
+use mscclpp_cuda::memory::MappedMemory;
 
 /// Number of triggers that a queue holds before a thread block must wait, as in MSCCL++.
 const SLOTS: u64 = 512;

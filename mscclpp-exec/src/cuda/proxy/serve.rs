@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::{Failure, Rest, Shared, State};
-use crate::cuda::abi;
-use crate::cuda::driver;
 use crate::cuda::nodes::{NodeConnections, is_remote_address};
+use mscclpp_cuda::abi;
+use mscclpp_cuda::driver;
 
 /// Interval between two polls of the queues by an idle thread: at first, and later.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);

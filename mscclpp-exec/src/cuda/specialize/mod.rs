@@ -23,9 +23,6 @@ use thiserror::Error;
 
 use self::shape::Shapes;
 pub(super) use self::vectorizable::{VECTOR, is_even};
-use super::abi;
-use super::device::Device;
-use super::jit::{Compilation, Function, Source, type_names};
 use super::switch::{self, Groups};
 use super::tables::Tables;
 use mscclpp_base::dtype::DataType;
@@ -35,6 +32,10 @@ use mscclpp_base::interpret::program::Reductions;
 use mscclpp_base::interpret::{Params, ResolvedPlan, resolve};
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::AccumType;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::device::Device;
+use mscclpp_cuda::device::{Compilation, Function};
+use mscclpp_cuda::jit::{Source, type_names};
 
 /// Maximum number of operations of all shapes of a plan. Each costs some milliseconds of compilation, and space for
 /// instructions on the device.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::plan::raw::OpKind;
 
-use super::super::abi;
 use super::super::tables;
 use super::NotSpecialized;
 use super::write::{MAX_OPERANDS, is_supported};
 use mscclpp_base::interpret::program::{Operand, ResolvedPlan, Space};
+use mscclpp_cuda::abi;
 
 /// One operation, as far as it is equal in all blocks of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use mscclpp_base::interpret::Params;
 use mscclpp_base::interpret::program::{Operand, ResolvedPlan, Space};
 
-pub(in crate::cuda) use crate::cuda::abi::VECTOR_BYTES as VECTOR;
+pub(in crate::cuda) use mscclpp_cuda::abi::VECTOR_BYTES as VECTOR;
 
 /// Returns whether all operands of a plan's operations consist of whole vectors, without padding, if inputs and outputs
 /// begin at multiples of [`VECTOR`], as all other memory does.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::super::abi::{CACHED_IDS, CACHED_INSTRS, CACHED_OPERANDS, Opcode, Reduction};
 use super::super::tables::switch_opcode;
 use super::shape::{Op, Shapes, Slice};
-use crate::cuda::jit::Source;
+use mscclpp_cuda::abi::{CACHED_IDS, CACHED_INSTRS, CACHED_OPERANDS, Opcode, Reduction};
+use mscclpp_cuda::jit::Source;
 
 /// Maximum number of sources, and of destinations, of an operation: a mask has a bit for each that is packets, and all
 /// fit into the cache.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::NodeConnections;
 use super::traffic::Traffic;
 use super::wire::LostRank;
-use crate::cuda::driver;
-use crate::cuda::driver::{Driver, Handle};
 use crate::cuda::nodes::memory::Owner;
 use crate::cuda::nodes::staging::{MessageBuffer, Place, Staging, StagingBuffer, TransferDirection};
 use crate::cuda::proxy::Failure;
 use mscclpp_base::error::{Error, LateData};
 use mscclpp_bootstrap::Error as BootstrapError;
+use mscclpp_cuda::driver;
+use mscclpp_cuda::driver::{Driver, Handle};
 use mscclpp_transport::{Destination, Frame, FrameKind, Lost, Malformed, Received, RemoteAddress, Signal};
 
 /// The staging buffers into which a transport receives messages of a rank.

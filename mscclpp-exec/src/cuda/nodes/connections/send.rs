@@ -3,11 +3,11 @@
 use super::NodeConnections;
 use super::traffic::Traffic;
 use super::wire::{Content, NodeConnection, Outgoing};
-use crate::cuda::driver;
-use crate::cuda::driver::Handle;
 use crate::cuda::nodes::memory::Target;
 use crate::cuda::nodes::staging::{STAGING_BYTES, TransferDirection};
 use crate::cuda::proxy::Failure;
+use mscclpp_cuda::driver;
+use mscclpp_cuda::driver::Handle;
 use mscclpp_transport::{RemoteAddress, Signal};
 
 /// Maximum number of pending messages for a rank, above which the queue is blocked.
