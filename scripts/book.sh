@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the book from docs/ into target/book with mdBook: the one on PATH, or one that is installed into target/mdbook first.
-# Appendices have what the commands print: their help, the explanation of each error, the cost of each algorithm, plans by default.
+# Appendices have what the commands print: their help, the explanation of each error, the cost of each algorithm and a page that shows
+# it over time, plans by default.
 # Fails if a page is not in docs/SUMMARY.md, or if a link between pages leads nowhere. Only the installation needs a network.
 #
 # Usage: scripts/book.sh [--check]      --check: only pages and links, without mdBook
@@ -57,6 +58,16 @@ for code in json.load(sys.stdin):
 {
     echo '# Appendix: algorithms'
     printf 'mscclpp plan list\nmscclpp plan list --cost\n' | shown
+    printf '\n## Algorithms over time\n\nPredictions for 64 KiB on one node of 8 H100, or on two such nodes.\n\n'
+    mkdir "$source/algorithms"
+    mscclpp plan list --json | python3 -c '
+import json, sys
+for algorithm in json.load(sys.stdin):
+    is_between = algorithm["runs_on"].startswith(("at least 2 nodes", "2 nodes"))
+    print(algorithm["name"], "2x8xh100" if is_between else "8xh100")' | while read -r name machine; do
+        mscclpp simulate "$name" --machine "$machine" --size 64K --html "$source/algorithms/$name.html" >/dev/null
+        printf -- '- [`%s`](algorithms/%s.html) on %s\n' "$name" "$name" "$machine"
+    done
     printf '\n## Plans by default on devices\n\n```text\n%s\n```\n' "$(cat mscclpp-exec/tests/default_plans.txt)"
 } >"$source/algorithms.md"
 cat >>"$source/SUMMARY.md" <<'END'

@@ -38,6 +38,7 @@ impl DeviceBuffer {
 
     /// Allocates zeroed memory that can be shared: in whole units of physical memory, which other processes receive as
     /// files and `peers` can access. The memory is ordinary if the driver does not support sharing by files.
+    #[doc(hidden)]
     pub fn shared(device: &Device, bytes: u64, peers: &[u32]) -> Result<Self, Error> {
         let driver = device.driver().clone();
         Ok(Self::of(Storage::shared(&driver, bytes, peers)?, driver, bytes))
@@ -47,6 +48,7 @@ impl DeviceBuffer {
         Self { driver, memory, bytes, uses: Uses::default(), unused: Unused::default() }
     }
 
+    #[doc(hidden)]
     pub fn driver(&self) -> &SharedDriver {
         &self.driver
     }
@@ -68,6 +70,7 @@ impl DeviceBuffer {
     }
 
     /// Returns all of it, for uses that this library records.
+    #[doc(hidden)]
     pub fn whole(&self) -> DeviceSlice {
         DeviceSlice { address: self.memory.address(), bytes: self.bytes }
     }

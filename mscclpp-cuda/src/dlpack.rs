@@ -2,9 +2,9 @@
 //! other without copies.
 //!
 //! ```no_run
-//! # use mscclpp_exec::{cuda::Device, cuda::DeviceBuffer, cuda::dlpack};
-//! # use mscclpp_exec::DataType;
-//! # fn f(device: &Device, capsule: *mut dlpack::ManagedTensor) -> Result<(), mscclpp_exec::Error> {
+//! # use mscclpp_base::DataType;
+//! # use mscclpp_cuda::{buffer::DeviceBuffer, device::Device, dlpack};
+//! # fn f(device: &Device, capsule: *mut dlpack::ManagedTensor) -> Result<(), mscclpp_base::Error> {
 //! // What a capsule named `dltensor` holds, which is renamed to `used_dltensor` then.
 //! let tensor = unsafe { dlpack::Tensor::import(capsule, device)? };
 //! let slice = tensor.as_slice(); // for `PreparedPlan::bind` or `PreparedPlan::launch`

@@ -114,11 +114,13 @@ impl Device {
     }
 
     /// Compiles a source in the background, unless the cache has its image.
+    #[doc(hidden)]
     pub fn compile_later(&self, source: Source) -> Compilation {
         Compilation::start(self.driver(), &self.inner.cache, source)
     }
 
     /// Does what [`module`](Self::module) does, with an image that was compiled in the background.
+    #[doc(hidden)]
     pub fn compiled_module(&self, source: &Source, image: &Image) -> Result<Module, Error> {
         let mut modules = self.inner.modules.lock().unwrap_or_else(PoisonError::into_inner);
         match modules.iter().find(|(known, _)| known == source) {
@@ -225,6 +227,7 @@ impl Device {
     }
 
     /// Returns the kernels of a type; the first call loads them.
+    #[doc(hidden)]
     pub fn kernels(&self, dtype: DataType, accumulate: AccumType) -> Result<Kernels, Error> {
         let mut kernels = self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., found)) = kernels.iter().find(|(d, a, _)| (*d, *a) == (dtype, accumulate)) {

@@ -144,6 +144,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::StreamDeviceMismatch`].
+    #[doc(hidden)]
     pub fn on(&self, device: &SharedDriver) -> Result<&Arc<Lane>, Error> {
         let properties = device.properties();
         // Compared by UUID, not by number: a device of another driver may have the same number, and its streams are no
@@ -338,6 +339,7 @@ impl Lane {
         &**self.device.driver()
     }
 
+    #[doc(hidden)]
     pub fn handle(&self) -> Handle {
         self.handle
     }
@@ -473,11 +475,13 @@ static_assertions::assert_impl_all!(Event: Send, Sync);
 
 impl Event {
     /// Creates an event without a time that was never recorded: nothing waits for it.
+    #[doc(hidden)]
     pub fn unrecorded(device: &Device) -> driver::Result<Self> {
         Ok(Self { driver: device.driver().clone(), handle: device.driver().create_untimed_event()? })
     }
 
     /// Records an event without a time on a stream.
+    #[doc(hidden)]
     pub fn on(lane: &Lane) -> driver::Result<Self> {
         Self::recorded(lane, lane.device.driver().create_untimed_event()?)
     }
@@ -494,6 +498,7 @@ impl Event {
         Ok(event)
     }
 
+    #[doc(hidden)]
     pub fn handle(&self) -> Handle {
         self.handle
     }

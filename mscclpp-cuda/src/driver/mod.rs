@@ -228,6 +228,7 @@ pub type SharedDriver = Arc<dyn Driver>;
 
 impl Properties {
     /// Describes the device for messages: name and number.
+    #[doc(hidden)]
     pub fn label(&self) -> String {
         format!("device {} ({})", self.ordinal, self.name)
     }
