@@ -33,7 +33,7 @@ impl DeviceBuffer {
     pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
         refuse_in_capture("cannot allocate memory")?;
         let driver = device.driver().clone();
-        Ok(Self::of(Storage::zeroed(&driver, bytes)?, driver, bytes))
+        Ok(Self::of(Storage::plain(&driver, bytes)?.cleared()?, driver, bytes))
     }
 
     /// Allocates zeroed memory that can be shared: in whole units of physical memory, which other processes receive as
@@ -41,7 +41,7 @@ impl DeviceBuffer {
     #[doc(hidden)]
     pub fn shared(device: &Device, bytes: u64, peers: &[u32]) -> Result<Self, Error> {
         let driver = device.driver().clone();
-        Ok(Self::of(Storage::shared(&driver, bytes, peers)?, driver, bytes))
+        Ok(Self::of(Storage::shared(&driver, bytes, peers)?.cleared()?, driver, bytes))
     }
 
     fn of(memory: Storage, driver: SharedDriver, bytes: u64) -> Self {

@@ -69,11 +69,9 @@ impl RemoteMemory {
         Ok(Self { mapping: driver.import(export, bytes)?, driver: driver.clone() })
     }
 
-    /// Allocates memory of zeros of this process, which the devices with these numbers can access too.
+    /// Allocates uninitialized memory of this process, which the devices with these numbers can access too.
     pub(super) fn shared(driver: &SharedDriver, bytes: u64, peers: &[u32]) -> Result<Self> {
-        let memory = Self { mapping: driver.alloc_shared(bytes, peers)?, driver: driver.clone() };
-        driver.memset(memory.mapping.address, memory.mapping.bytes)?;
-        Ok(memory)
+        Ok(Self { mapping: driver.alloc_shared(bytes, peers)?, driver: driver.clone() })
     }
 
     pub fn address(&self) -> u64 {
@@ -89,17 +87,17 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Allocates ordinary memory of zeros.
-    pub fn zeroed(driver: &SharedDriver, bytes: u64) -> Result<Self> {
-        DeviceMemory::zeroed(driver, bytes).map(Self::Plain)
+    /// Allocates ordinary memory, uninitialized.
+    pub fn plain(driver: &SharedDriver, bytes: u64) -> Result<Self> {
+        DeviceMemory::new(driver, bytes).map(Self::Plain)
     }
 
-    /// Allocates memory of zeros in whole units of physical memory, which other processes receive as files and `peers`
+    /// Allocates uninitialized memory in whole units of physical memory, which other processes receive as files and `peers`
     /// can access. The memory is ordinary if the driver does not support sharing by files.
     pub fn shared(driver: &SharedDriver, bytes: u64, peers: &[u32]) -> Result<Self> {
         let Properties { shareable, multicast, .. } = *driver.properties();
         if !shareable {
-            return Self::zeroed(driver, bytes);
+            return Self::plain(driver, bytes);
         }
         // The size is a multiple of the multicast granularity, so that a multicast object can cover all of it.
         let unit = if multicast { driver.multicast_granularity(2, bytes.max(1)).unwrap_or(1) } else { 1 };
@@ -107,25 +105,12 @@ impl Storage {
         RemoteMemory::shared(driver, bytes, peers).map(Self::Shared)
     }
 
-    pub fn clear(&self) -> Result<()> {
-        match self {
-            Self::Plain(memory) => memory.clear(),
-            Self::Shared(RemoteMemory { driver, mapping }) => driver.memset(mapping.address, mapping.bytes),
-        }
-    }
-
-    /// Fills the allocation with repetitions of these bytes, from the first byte to the last.
-    ///
-    /// # Panics
-    /// If there are none.
-    pub fn tile(&self, pattern: &[u8]) -> Result<()> {
-        let (Self::Plain(DeviceMemory { driver, .. }) | Self::Shared(RemoteMemory { driver, .. })) = self;
+    /// Clears it, and returns it.
+    pub fn cleared(self) -> Result<Self> {
+        let (Self::Plain(DeviceMemory { driver, .. }) | Self::Shared(RemoteMemory { driver, .. })) = &self;
         let DeviceSlice { address, bytes } = self.as_slice();
-        let step = pattern.len();
-        (0..bytes).step_by(step).try_for_each(|at| {
-            let len = (bytes - at).min(step as u64) as usize;
-            driver.memcpy_to_device(address + at, &pattern[..len])
-        })
+        driver.memset(address, bytes)?;
+        Ok(self)
     }
 
     pub fn address(&self) -> u64 {

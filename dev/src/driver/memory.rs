@@ -6,6 +6,15 @@ use mscclpp_exec::cuda::{Mapped, Properties};
 use super::Simulator;
 use crate::host::{Code, Result, error};
 
+impl Simulator {
+    /// Counts the wait for a stream of the driver's own, which has no work here.
+    fn waited(&self) {
+        if let Some(counts) = self.machine.options.calls {
+            counts.count("cuStreamSynchronize");
+        }
+    }
+}
+
 impl Memory for Simulator {
     fn alloc(&self, bytes: u64) -> Result<u64> {
         self.called("cuMemAlloc")?;
@@ -41,23 +50,24 @@ impl Memory for Simulator {
         Ok(())
     }
 
-    fn memset(&self, address: u64, bytes: u64) -> Result<()> {
-        const CALL: &str = "cuMemsetD8Async";
-        self.called(CALL)?;
-        self.machine.check_unsafe(CALL)?;
-        self.machine.check(CALL, address, bytes)?;
-        let _held = self.machine.memory();
-        // SAFETY: allocated, as just checked.
-        unsafe { (address as *mut u8).write_bytes(0, bytes as usize) };
-        Ok(())
-    }
-
-    fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()> {
-        self.called("cuMemcpyHtoDAsync")?;
-        self.machine.check("cuMemcpyHtoDAsync", to, from.len() as u64)?;
-        let _held = self.machine.memory();
-        // SAFETY: allocated, as just checked, and disjoint from a slice that the caller holds.
-        unsafe { (to as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+    fn initialize(&self, zeros: &[(u64, u64)], copies: &[(u64, &[u8])]) -> Result<()> {
+        for &(address, bytes) in zeros.iter().filter(|zeros| zeros.1 > 0) {
+            const CALL: &str = "cuMemsetD8Async";
+            self.called(CALL)?;
+            self.machine.check_unsafe(CALL)?;
+            self.machine.check(CALL, address, bytes)?;
+            let _held = self.machine.memory();
+            // SAFETY: allocated, as just checked.
+            unsafe { (address as *mut u8).write_bytes(0, bytes as usize) };
+        }
+        for &(to, from) in copies.iter().filter(|copy| !copy.1.is_empty()) {
+            self.called("cuMemcpyHtoDAsync")?;
+            self.machine.check("cuMemcpyHtoDAsync", to, from.len() as u64)?;
+            let _held = self.machine.memory();
+            // SAFETY: allocated, as just checked, and disjoint from a slice that the caller holds.
+            unsafe { (to as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        }
+        self.waited();
         Ok(())
     }
 
@@ -65,8 +75,9 @@ impl Memory for Simulator {
         self.called("cuMemcpyDtoHAsync")?;
         self.machine.check("cuMemcpyDtoHAsync", from, to.len() as u64)?;
         let _held = self.machine.memory();
-        // SAFETY: as in `memcpy_to_device`.
+        // SAFETY: as in `initialize`.
         unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from as *const u8, to.len()) };
+        self.waited();
         Ok(())
     }
 }

@@ -51,24 +51,27 @@ impl Memory for Cuda {
         named("cuMemFreeHost", unsafe { result::free_host(mapped.host as *mut c_void) })
     }
 
-    fn memset(&self, address: u64, bytes: u64) -> Result<()> {
-        let on = self.own_stream()?;
-        self.memset_async(address, bytes, on)?;
-        self.synchronize(on)
-    }
-
-    fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()> {
-        // The address of an empty slice belongs to no allocation.
-        if from.is_empty() {
-            return Ok(());
-        }
+    fn initialize(&self, zeros: &[(u64, u64)], copies: &[(u64, &[u8])]) -> Result<()> {
+        // The address of an empty range belongs to no allocation.
+        let (zeros, copies) =
+            (zeros.iter().filter(|zeros| zeros.1 > 0), copies.iter().filter(|copy| !copy.1.is_empty()));
         let on = self.own_stream()?;
         let _current = self.enter()?;
-        // SAFETY: the caller's memory, which is borrowed until the copy is complete, and an own stream.
-        let copied = unsafe { result::memcpy_htod_async(to, from, stream(on)) };
-        // The call returns as soon as the bytes are in a buffer of the driver's, or earlier.
+        let enqueue = || -> Result<()> {
+            // First, because a copy of pageable memory waits for the work before it.
+            for &(to, from) in copies {
+                // SAFETY: the caller's memory, which is borrowed until the copy is complete, and an own stream.
+                named("cuMemcpyHtoDAsync", unsafe { result::memcpy_htod_async(to, from, stream(on)) })?;
+            }
+            for &(address, bytes) in zeros {
+                self.memset_async(address, bytes, on)?;
+            }
+            Ok(())
+        };
+        let enqueued = enqueue();
+        // A copy may have begun. The call returns as soon as the bytes are in a buffer of the driver's, or earlier.
         let done = self.synchronize(on);
-        named("cuMemcpyHtoDAsync", copied).and(done)
+        enqueued.and(done)
     }
 
     fn memcpy_to_host(&self, to: &mut [u8], from: u64) -> Result<()> {

@@ -127,11 +127,14 @@ impl Buffers {
         switches: &Switches<'_>,
     ) -> Result<Self, Error> {
         let memories = |(_, device): (u32, &Device)| -> Result<_, Error> {
-            let memory = |number: usize| match switches.is_used(number) {
-                true => Ok(Storage::shared(device.driver(), lens[number], &world.others(device))?),
-                // The other ranks do not open it.
-                false if lens[number] == 0 => Ok(Storage::zeroed(device.driver(), 0)?),
-                false => world.alloc_internal(device, lens[number]),
+            let memory = |number: usize| -> Result<_, Error> {
+                let memory = match switches.is_used(number) {
+                    true => Storage::shared(device.driver(), lens[number], &world.others(device)),
+                    // The other ranks do not open it.
+                    false if lens[number] == 0 => Storage::plain(device.driver(), 0),
+                    false => world.alloc_internal(device, lens[number]),
+                };
+                Ok(memory?.cleared()?)
             };
             Ok([memory(0)?, memory(1)?])
         };

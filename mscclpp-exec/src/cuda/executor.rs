@@ -15,13 +15,14 @@ use super::plan_state::PlanState;
 use super::prepared_plan::PreparedPlan;
 use crate::process;
 use mscclpp_base::error::Error;
-use mscclpp_base::interpret::{Params, resolve};
+use mscclpp_base::interpret::{Params, ResolvedPlan, resolve};
 use mscclpp_base::message::Message;
 use mscclpp_bootstrap::{Bootstrap, place};
 use mscclpp_cuda::buffer::DeviceBuffer;
 use mscclpp_cuda::capture::refuse_in_capture;
 use mscclpp_cuda::device::Device;
 use mscclpp_cuda::device::stream::Stream;
+use mscclpp_cuda::driver;
 use mscclpp_cuda::memory::Storage;
 use mscclpp_cuda::peer;
 use mscclpp_cuda::unused::Unused;
@@ -405,10 +406,13 @@ impl Executor {
             group.check()?;
         }
         self.inner.refuse_in_capture("cannot prepare a plan")?;
-        let context = self.inner.context(plan)?;
-        let Options { scratch_limit, scratch_pool, .. } = self.inner.options;
-        let params = Params::new(&context.program, message, scratch_limit, scratch_pool)?;
-        PreparedPlan::new(Arc::clone(&self.inner), context, params, prepare)
+        let context = self.inner.context(plan, message)?;
+        let params = self.inner.params(&context.program, message)?;
+        let prepared = PreparedPlan::new(Arc::clone(&self.inner), Arc::clone(&context), params, prepare);
+        if prepared.is_err() {
+            self.inner.forget(&context);
+        }
+        prepared
     }
 }
 
@@ -469,15 +473,14 @@ impl Inner {
         others
     }
 
-    /// Allocates memory of zeros of the executor on a device of this process. If ranks of other processes open it, it is
+    /// Allocates uninitialized memory of the executor on a device of this process. If ranks of other processes open it, it is
     /// physical memory that is shared as a file where all devices of the node support that: CUDA's interprocess handles
     /// can only be opened by a process that sees the device.
-    pub(super) fn alloc_internal(&self, device: &Device, bytes: u64) -> Result<Storage, Error> {
-        let is_shared = self.group.as_ref().is_some_and(IpcGroup::is_memory_shareable);
-        Ok(match is_shared {
-            true => Storage::shared(device.driver(), bytes, &self.others(device))?,
-            false => Storage::zeroed(device.driver(), bytes)?,
-        })
+    pub(super) fn alloc_internal(&self, device: &Device, bytes: u64) -> driver::Result<Storage> {
+        match self.group.as_ref().is_some_and(IpcGroup::is_memory_shareable) {
+            true => Storage::shared(device.driver(), bytes, &self.others(device)),
+            false => Storage::plain(device.driver(), bytes),
+        }
     }
 
     /// Returns whether launches are kernels on several devices.
@@ -523,8 +526,23 @@ impl Inner {
         contexts.iter().try_for_each(|context| context.drain(self.timeout))
     }
 
-    /// Returns the state of a plan, which is created by the first call. Plans are identified by their contents.
-    fn context(&self, plan: &Plan) -> Result<Arc<PlanState>, Error> {
+    /// Returns a plan's parameters for a message.
+    fn params(&self, program: &ResolvedPlan, message: Message) -> Result<Params, Error> {
+        Params::new(program, message, self.options.scratch_limit, self.options.scratch_pool)
+    }
+
+    /// Frees the state of a plan that could not be prepared, unless it has been prepared before.
+    fn forget(&self, context: &Arc<PlanState>) {
+        let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        // This list and the caller have it.
+        if Arc::strong_count(context) == 2 {
+            contexts.retain(|known| !Arc::ptr_eq(known, context));
+        }
+    }
+
+    /// Returns the state of a plan, which is created by the first call, with scratch for its message. Plans are identified by
+    /// their contents.
+    fn context(&self, plan: &Plan, message: Message) -> Result<Arc<PlanState>, Error> {
         let same = |known: &Plan| known.hash() == plan.hash() && known.image().len() == plan.image().len();
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(context) = contexts.iter().find(|context| same(&context.program.plan)) {
@@ -539,7 +557,8 @@ impl Inner {
             let what = "sizes that are counts, which devices do not support, expected fixed sizes".into();
             return Err(Error::InvalidPlan { path: "the whole plan".into(), what });
         }
-        let context = Arc::new(PlanState::new(self, program)?);
+        let Params { scratch, .. } = self.params(&program, message)?;
+        let context = Arc::new(PlanState::new(self, program, scratch)?);
         contexts.push(Arc::clone(&context));
         Ok(context)
     }

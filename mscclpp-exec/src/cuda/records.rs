@@ -4,20 +4,13 @@
 //! cache holds. All records of a device have the same layout, which is in the kernel parameters; unused entries are zero.
 //! Later instructions are read from the tables.
 
-use mscclpp_cuda::abi;
-use mscclpp_cuda::device::Device;
-use mscclpp_cuda::driver;
-use mscclpp_cuda::memory::DeviceMemory;
+use std::ops::Range;
 
-/// The records of a device's thread blocks, in device memory.
-pub(super) struct Records {
-    memory: DeviceMemory,
-    layout: Layout,
-}
+use mscclpp_cuda::abi;
 
 /// Number of entries of each kind in a record, and its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Layout {
+pub(super) struct Layout {
     instrs: u32,
     operands: u32,
     ids: u32,
@@ -27,75 +20,88 @@ struct Layout {
 /// Alignment of records: sectors of memory that one request reads.
 const ALIGNMENT: u32 = 128;
 
-/// Entries of tables that a thread block's cache holds first.
-fn entries<T>(table: &[T], first: u32, end: u32, most: u32) -> &[T] {
-    &table[first as usize..end.min(first.saturating_add(most)).max(first) as usize]
+/// Returns the range of the entries of a table that a thread block's cache holds first.
+fn entries(first: u32, end: u32, most: u32) -> Range<usize> {
+    first as usize..end.min(first.saturating_add(most)).max(first) as usize
 }
 
-fn parts<'a>(
-    block: &abi::Block,
-    (instrs, operands, ids): (&'a [abi::Instr], &'a [abi::Operand], &'a [abi::Id]),
-) -> (&'a [abi::Instr], &'a [abi::Operand], &'a [abi::Id]) {
-    (
-        entries(instrs, block.first, block.end, abi::CACHED_INSTRS),
-        entries(operands, block.operands, block.operands_end, abi::CACHED_OPERANDS),
-        entries(ids, block.ids, block.ids_end, abi::CACHED_IDS),
-    )
+/// Returns the ranges of a thread block's first instructions, operands and ids.
+fn parts(block: &abi::Block) -> [Range<usize>; 3] {
+    [
+        entries(block.first, block.end, abi::CACHED_INSTRS),
+        entries(block.operands, block.operands_end, abi::CACHED_OPERANDS),
+        entries(block.ids, block.ids_end, abi::CACHED_IDS),
+    ]
 }
 
-/// Returns the records of thread blocks, one after the other.
-fn records(blocks: &[abi::Block], tables: (&[abi::Instr], &[abi::Operand], &[abi::Id])) -> (Vec<u8>, Layout) {
-    let mut layout = Layout::default();
-    for block in blocks {
-        let (instrs, operands, ids) = parts(block, tables);
-        layout.instrs = layout.instrs.max(instrs.len() as u32);
-        layout.operands = layout.operands.max(operands.len() as u32);
-        layout.ids = layout.ids.max(ids.len() as u32);
+impl Layout {
+    pub(super) fn new(blocks: &[abi::Block]) -> Self {
+        let mut layout = Self::default();
+        for [instrs, operands, ids] in blocks.iter().map(parts) {
+            layout.instrs = layout.instrs.max(instrs.len() as u32);
+            layout.operands = layout.operands.max(operands.len() as u32);
+            layout.ids = layout.ids.max(ids.len() as u32);
+        }
+        let [.., bytes] = layout.offsets();
+        layout.bytes = (bytes as u32).next_multiple_of(ALIGNMENT);
+        layout
     }
-    let instrs_at = size_of::<abi::Block>();
-    let operands_at = instrs_at + layout.instrs as usize * size_of::<abi::Instr>();
-    let ids_at = operands_at + layout.operands as usize * size_of::<abi::Operand>();
-    let bytes = ids_at + layout.ids as usize * size_of::<abi::Id>();
-    layout.bytes = (bytes as u32).next_multiple_of(ALIGNMENT);
-    let mut records = vec![0_u8; blocks.len() * layout.bytes as usize];
-    for (record, block) in records.chunks_exact_mut(layout.bytes as usize).zip(blocks) {
-        let (instrs, operands, ids) = parts(block, tables);
-        let sources: [(usize, &[u8]); 4] = [
-            (0, bytemuck::bytes_of(block)),
-            (instrs_at, bytemuck::cast_slice(instrs)),
-            (operands_at, bytemuck::cast_slice(operands)),
-            (ids_at, bytemuck::cast_slice(ids)),
-        ];
-        for (at, source) in sources {
-            record[at..at + source.len()].copy_from_slice(source);
+
+    /// Returns the offsets of a record's instructions, operands and ids, and of its end.
+    fn offsets(&self) -> [usize; 4] {
+        let instrs = size_of::<abi::Block>();
+        let operands = instrs + self.instrs as usize * size_of::<abi::Instr>();
+        let ids = operands + self.operands as usize * size_of::<abi::Operand>();
+        [instrs, operands, ids, ids + self.ids as usize * size_of::<abi::Id>()]
+    }
+
+    /// Returns the bytes of the records of a number of thread blocks.
+    pub(super) fn bytes(&self, blocks: usize) -> usize {
+        blocks * self.bytes as usize
+    }
+
+    /// Writes the records of thread blocks into zeros, one after the other.
+    pub(super) fn write(
+        &self,
+        blocks: &[abi::Block],
+        (instrs, operands, ids): (&[abi::Instr], &[abi::Operand], &[abi::Id]),
+        records: &mut [u8],
+    ) {
+        let [instrs_at, operands_at, ids_at, _] = self.offsets();
+        for (record, block) in records.chunks_exact_mut(self.bytes.max(1) as usize).zip(blocks) {
+            let [of_instrs, of_operands, of_ids] = parts(block);
+            let sources: [(usize, &[u8]); 4] = [
+                (0, bytemuck::bytes_of(block)),
+                (instrs_at, bytemuck::cast_slice(&instrs[of_instrs])),
+                (operands_at, bytemuck::cast_slice(&operands[of_operands])),
+                (ids_at, bytemuck::cast_slice(&ids[of_ids])),
+            ];
+            for (at, source) in sources {
+                record[at..at + source.len()].copy_from_slice(source);
+            }
         }
     }
-    (records, layout)
-}
 
-impl Records {
-    pub(super) fn new(
-        device: &Device,
-        blocks: &[abi::Block],
-        tables: (&[abi::Instr], &[abi::Operand], &[abi::Id]),
-    ) -> driver::Result<Self> {
-        let (bytes, layout) = records(blocks, tables);
-        Ok(Self { memory: DeviceMemory::holding(device.driver(), &bytes)?, layout })
-    }
-
-    /// Sets the kernel parameters.
-    pub(super) fn fill(&self, launch: &mut abi::LaunchParams) {
-        launch.records = self.memory.address();
-        launch.record_bytes = self.layout.bytes;
-        launch.record_instrs = self.layout.instrs;
-        launch.record_operands = self.layout.operands;
-        launch.record_ids = self.layout.ids;
+    /// Sets the kernel parameters for records at an address.
+    pub(super) fn fill(&self, address: u64, launch: &mut abi::LaunchParams) {
+        launch.records = address;
+        launch.record_bytes = self.bytes;
+        launch.record_instrs = self.instrs;
+        launch.record_operands = self.operands;
+        launch.record_ids = self.ids;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn records(blocks: &[abi::Block], tables: (&[abi::Instr], &[abi::Operand], &[abi::Id])) -> (Vec<u8>, Layout) {
+        let layout = Layout::new(blocks);
+        let mut bytes = vec![0; layout.bytes(blocks.len())];
+        layout.write(blocks, tables, &mut bytes);
+        (bytes, layout)
+    }
 
     fn block(first: u32, end: u32, operands: [u32; 2], ids: [u32; 2]) -> abi::Block {
         let [operands, operands_end] = operands;

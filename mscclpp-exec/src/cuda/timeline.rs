@@ -252,10 +252,10 @@ impl PreparedPlan {
     pub fn record(&mut self, recorders: &[Recorder]) -> Result<(), Error> {
         let (program, message) = (&self.context.program, &self.params.message);
         let recording = |(part, recorder): (&DevicePlanState, &Recorder)| {
-            let module = module(&part.device, message.dtype, message.accumulate)?;
+            let module = module(&part.tables.device, message.dtype, message.accumulate)?;
             let execute = module.function("mscclpp_execute_stamped")?;
             check_co_resident(&self.world, program, part, execute.handle, self.threads)?;
-            let most_executed = most_executed(program, &self.params, &part.numbers);
+            let most_executed = most_executed(program, &self.params, &part.tables.numbers);
             Ok(Recording { execute, recorder: recorder.clone(), program: Arc::clone(program), most_executed })
         };
         let recordings = self.context.parts.iter().zip(recorders).map(recording).collect::<Result<Vec<_>, Error>>()?;
@@ -275,8 +275,11 @@ impl PreparedPlan {
         self.world.refuse_in_capture("cannot start a timeline")?;
         self.take_timeline()?;
         let recorder = |part: &DevicePlanState| {
-            let each = STAMP.saturating_mul(most_executed(&self.context.program, &self.params, &part.numbers));
-            Recorder::new(&part.device, each.saturating_add(COUNT).saturating_mul(part.numbers.len() as u64))
+            let each = STAMP.saturating_mul(most_executed(&self.context.program, &self.params, &part.tables.numbers));
+            Recorder::new(
+                &part.tables.device,
+                each.saturating_add(COUNT).saturating_mul(part.tables.numbers.len() as u64),
+            )
         };
         let recorders = self.context.parts.iter().map(recorder).collect::<Result<Vec<_>, Error>>()?;
         self.record(&recorders)

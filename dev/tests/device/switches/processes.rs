@@ -57,8 +57,8 @@ pub(super) fn a_call_fails(seed: u64) -> Result<(), Failed> {
     let work = Work::new(plan.clone(), Message::new(DataType::I32, 2 * 64).any_size(), 1)?;
     for (of, call, heard) in CALLS {
         let machine = |rank| {
-            // The allocation on trial, counters, two kinds of scratch and the buffer are exchanged before the object.
-            let nth = if call.contains("ShareableHandle") { 6 } else { 1 };
+            // The allocation on trial, counters and the buffer are exchanged before the object.
+            let nth = if call.contains("ShareableHandle") { 4 } else { 1 };
             let failing = (rank == of).then_some((call, nth));
             Options { multicast: u32::MAX, failing, ..machine_options(seed, rank, false) }
         };

@@ -30,22 +30,33 @@ pub trait Memory {
     /// Those of [`free`](Self::free).
     fn free_mapped(&self, mapped: Mapped) -> Result<()>;
 
-    /// Clears memory. Work that is enqueued on any stream afterwards reads zeros. Does not wait for work on streams.
+    /// Clears ranges of memory, given by address and bytes, and copies bytes to other addresses of the device. Work that is
+    /// enqueued on any stream afterwards reads the result. Waits once for all of it, and for no work on streams; has no effect
+    /// for 0 bytes.
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if not all of it is the device's memory.
-    fn memset(&self, address: u64, bytes: u64) -> Result<()>;
+    fn initialize(&self, zeros: &[(u64, u64)], copies: &[(u64, &[u8])]) -> Result<()>;
 
-    /// Copies to the device; has no effect for 0 bytes. Work that is enqueued on any stream afterwards reads the copy. Does
-    /// not wait for work on streams.
+    /// Clears memory, as [`initialize`](Self::initialize) does.
     ///
     /// # Errors
-    /// Those of [`memset`](Self::memset).
-    fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()>;
+    /// Those of [`initialize`](Self::initialize).
+    fn memset(&self, address: u64, bytes: u64) -> Result<()> {
+        self.initialize(&[(address, bytes)], &[])
+    }
+
+    /// Copies to the device, as [`initialize`](Self::initialize) does.
+    ///
+    /// # Errors
+    /// Those of [`initialize`](Self::initialize).
+    fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()> {
+        self.initialize(&[], &[(to, from)])
+    }
 
     /// Copies from the device; has no effect for 0 bytes. Does not wait for work on streams.
     ///
     /// # Errors
-    /// Those of [`memset`](Self::memset).
+    /// Those of [`initialize`](Self::initialize).
     fn memcpy_to_host(&self, to: &mut [u8], from: u64) -> Result<()>;
 }

@@ -105,7 +105,7 @@ impl IpcGroup {
         let num_ranks = self.members.len();
         let alloc = || match self.is_memory_shareable() {
             true => Storage::shared(self.device.driver(), 1, &[]),
-            false => Storage::zeroed(self.device.driver(), 1),
+            false => Storage::plain(self.device.driver(), 1),
         };
         let memory = (0..num_ranks).any(&maps).then(alloc).transpose().map_err(Error::from);
         let exported = memory.as_ref().map_err(Clone::clone).and_then(|memory| match memory {

@@ -83,7 +83,7 @@ impl PreparedPlan {
                     self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::abort);
                     Ok(error)
                 }
-                None => self.context.reset().map(|()| error),
+                None => self.context.reset(&self.world).map(|()| error),
             }
         };
         recover().unwrap_or_else(|error| error)

@@ -142,7 +142,7 @@ impl PreparedPlan {
     pub fn scramble_scratch(&mut self, seed: u64) -> Result<(), Error> {
         refuse_in_capture("cannot write scratch")?;
         self.world.drain()?;
-        self.context.scramble_scratch(seed)
+        self.context.scramble_scratch(&self.world, seed)
     }
 
     /// Continues as after this number of launches of the plan, so that a test reaches the end of the packets' flags. No

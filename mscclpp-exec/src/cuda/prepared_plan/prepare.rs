@@ -41,13 +41,13 @@ pub(in crate::cuda) fn check_co_resident(
     kernel: Handle,
     threads: u32,
 ) -> Result<(), Error> {
-    let device = &part.device;
+    let device = &part.tables.device;
     // The thread blocks of other processes' ranks on the same device must be co-resident too.
     let ranks_on_device = |group: &IpcGroup| {
         let on = |rank| program.agents.iter().filter(|code| code.rank == rank).count();
         group.ranks_on_device().map(on).sum()
     };
-    let blocks = world.group.as_ref().map_or(part.numbers.len(), ranks_on_device) as u32;
+    let blocks = world.group.as_ref().map_or(part.tables.numbers.len(), ranks_on_device) as u32;
     let each = device.driver().blocks_per_multiprocessor(kernel, threads)?;
     let fit = each * available_multiprocessors(device, program);
     if blocks > fit {
@@ -65,7 +65,7 @@ fn kernels(world: &Inner, context: &PlanState, message: &Message) -> Result<Vec<
     let program = &context.program;
     let threads = threads_of(program, message.dtype, message.accumulate);
     let of_part = |part: &plan_state::DevicePlanState| {
-        let device = &part.device;
+        let device = &part.tables.device;
         let kernels = device.kernels(message.dtype, message.accumulate)?;
         check_co_resident(world, program, part, kernels.execute, threads)?;
         Ok(kernels)
@@ -88,8 +88,8 @@ fn specialized(
     let threads = threads_of(program, message.dtype, message.accumulate);
     let of_part = |part: &plan_state::DevicePlanState| {
         let kernel = match prepare.only_compiled {
-            true => part.specialized.compiled_kernel(&part.device, program, constants)?,
-            false => part.specialized.kernel(&part.device, program, constants)?,
+            true => part.tables.specialized.compiled_kernel(&part.tables.device, program, constants)?,
+            false => part.tables.specialized.kernel(&part.tables.device, program, constants)?,
         };
         match check_co_resident(world, program, part, kernel.handle, threads) {
             Ok(()) => Ok(kernel.handle),
