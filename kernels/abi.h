@@ -478,7 +478,8 @@ static_assert(sizeof(LaunchParams) == 1864 &&
                   offsetof(LaunchParams, rows) == 1608,
               "LaunchParams differs from the host's");
 
-/// Hash of everything above.
-constexpr uint64_t kAbiHash = 0x5b925b758fcbfa3full;
-
 }  // namespace mscclpp
+
+/// Name of a kernel that only modules with everything above have.
+#define MSCCLPP_ABI mscclpp_abi_5b925b758fcbfa3f
+#define MSCCLPP_ABI_NAME "mscclpp_abi_5b925b758fcbfa3f"

@@ -22,6 +22,11 @@ impl DriverError {
         (900..=908).contains(&self.code)
     }
 
+    /// Returns whether a module has nothing of the name that was looked up.
+    pub fn is_missing(&self) -> bool {
+        self.code == 500
+    }
+
     /// Returns whether the driver cannot use the image that it was to load: the image is for another device or version,
     /// or the driver has no compiler.
     pub fn is_image_error(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::macros::{Constant, Enum, Field, Struct};
-use super::{CONSTANTS, ENUMS, HASH, STRUCTS};
+use super::{CONSTANTS, ENUMS, STRUCTS, kernel_name};
 
 const HEAD: &str = "// Everything that host and device share. Generated from mscclpp-exec/src/cuda/abi/ by the test
 // `abi_header_is_current`: change those files, then run the test with MSCCLPP_BLESS=1.
@@ -69,8 +69,14 @@ fn header() -> String {
         let asserts = asserts.join(" &&\n                  ");
         let _ = write!(text, "}};\nstatic_assert({asserts},\n              \"{name} differs from the host's\");\n\n");
     }
+    let name = kernel_name();
     text + &format!(
-        "/// Hash of everything above.\nconstexpr uint64_t kAbiHash = {HASH:#x}ull;\n\n}}  // namespace mscclpp\n"
+        "}}  // namespace mscclpp
+
+/// Name of a kernel that only modules with everything above have.
+#define MSCCLPP_ABI {name}
+#define MSCCLPP_ABI_NAME \"{name}\"
+"
     )
 }
 

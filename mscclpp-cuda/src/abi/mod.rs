@@ -1,8 +1,8 @@
 //! Everything that host and device share: the only definition of these numbers, enums and structs.
 //!
 //! `kernels/abi.h` is generated from this module, and a test fails if it is stale. The header asserts the size of every
-//! struct and the offset of every field. `HASH` covers all names, types and values; kernels carry the hash of the
-//! header that they were compiled with, and a module with another hash is rejected when it is loaded.
+//! struct and the offset of every field. `HASH` covers all names, types and values; modules have a kernel whose name
+//! contains the hash of the header that they were compiled with, and a module without it is rejected when it is loaded.
 
 #[cfg(test)]
 mod header;
@@ -321,7 +321,12 @@ mscclpp_core::device_opcodes! { abi! {
 } }
 
 /// Hash of everything that is shared, which must be equal on host and device.
-pub const HASH: u64 = macros::hash(CONSTANTS, ENUMS, STRUCTS);
+const HASH: u64 = macros::hash(CONSTANTS, ENUMS, STRUCTS);
+
+/// Returns the name of the kernel that only modules with this hash have.
+pub(crate) fn kernel_name() -> String {
+    format!("mscclpp_abi_{HASH:016x}")
+}
 
 impl AbortFlags {
     /// Byte offsets of the flags.

@@ -14,7 +14,6 @@ use crate::free_counters::FreeCounters;
 use crate::images;
 use crate::jit::{self, Cache, Image, Source};
 use crate::libcuda::{self, Cuda};
-use crate::memory::DeviceMemory;
 use crate::slice::DeviceSlice;
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
@@ -273,7 +272,13 @@ impl Device {
         module: Option<Handle>,
         find: impl Fn(&str) -> Result<Handle, Error>,
     ) -> Result<Kernels, Error> {
-        self.check_abi(find("mscclpp_abi")?)?;
+        let name = abi::kernel_name();
+        find(&name).map_err(|error| match error {
+            Error::Driver(error) if error.is_missing() => {
+                Error::Internal(format!("kernels of another build: expected `{name}` among them: {error}"))
+            }
+            error => error,
+        })?;
         Ok(Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? })
     }
 
@@ -315,25 +320,6 @@ impl Device {
         };
         Err(CudaUnavailable::Kernels { device: self.label(), kernels: name, driver: properties.driver, refused, none }
             .into())
-    }
-
-    /// Compares the hash of the ABI in the kernels with the host's.
-    fn check_abi(&self, function: Handle) -> Result<(), Error> {
-        let driver = self.driver();
-        let answer = DeviceMemory::zeroed(driver, 8)?;
-        // Streams of callers may wait for what is prepared with these kernels.
-        let stream = self.priority_stream()?;
-        // SAFETY: the kernel writes 8 bytes to the address in its parameters, which are allocated until the stream is
-        // done.
-        unsafe { driver.launch(function, 1, 1, stream.on(driver)?.handle(), &answer.address().to_le_bytes())? };
-        stream.synchronize()?;
-        let mut hash = [0; 8];
-        driver.memcpy_to_host(&mut hash, answer.address())?;
-        let (expected, found) = (abi::HASH, u64::from_le_bytes(hash));
-        if expected == found {
-            return Ok(());
-        }
-        Err(Error::Internal(format!("kernels of another build: expected ABI hash {expected:#x}, found {found:#x}")))
     }
 }
 
