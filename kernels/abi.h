@@ -384,7 +384,8 @@ struct LaunchParams {
   uint64_t operands;
   uint64_t ids;
   uint64_t fifos;
-  /// Address of a table: plain scratch and packets of every rank, then like `multicast` for these.
+  /// Address of a table: plain scratch and packets of every rank, which replace `scratch_bases` if there are more than
+  /// `kInlineRanks` ranks, then like `multicast` for these.
   uint64_t scratch;
   /// Address of the address of a table of the memory for packets on this device, of all launches of the plan: the number of
   /// areas, of their vectors, then the address and the vectors of each.
@@ -429,13 +430,15 @@ struct LaunchParams {
   uint64_t multicast[8];
   /// Addresses of input and output of every rank.
   uint64_t bases[64];
+  /// Addresses of plain scratch and packets of every rank.
+  uint64_t scratch_bases[64];
   /// The lowest 4 bits that are set in any of these addresses.
   uint64_t low_bits;
   /// Ranges of instructions, and for each thread block the number of its first one.
   ParamRange ranges[48];
   uint8_t rows[256];
 };
-static_assert(sizeof(LaunchParams) == 1864 &&
+static_assert(sizeof(LaunchParams) == 2376 &&
                   alignof(LaunchParams) == 8 &&
                   offsetof(LaunchParams, records) == 0 &&
                   offsetof(LaunchParams, record_bytes) == 8 &&
@@ -473,13 +476,14 @@ static_assert(sizeof(LaunchParams) == 1864 &&
                   offsetof(LaunchParams, has_ranges) == 252 &&
                   offsetof(LaunchParams, multicast) == 256 &&
                   offsetof(LaunchParams, bases) == 320 &&
-                  offsetof(LaunchParams, low_bits) == 832 &&
-                  offsetof(LaunchParams, ranges) == 840 &&
-                  offsetof(LaunchParams, rows) == 1608,
+                  offsetof(LaunchParams, scratch_bases) == 832 &&
+                  offsetof(LaunchParams, low_bits) == 1344 &&
+                  offsetof(LaunchParams, ranges) == 1352 &&
+                  offsetof(LaunchParams, rows) == 2120,
               "LaunchParams differs from the host's");
 
 }  // namespace mscclpp
 
 /// Name of a kernel that only modules with everything above have.
-#define MSCCLPP_ABI mscclpp_abi_5b925b758fcbfa3f
-#define MSCCLPP_ABI_NAME "mscclpp_abi_5b925b758fcbfa3f"
+#define MSCCLPP_ABI mscclpp_abi_18e31d74895b595e
+#define MSCCLPP_ABI_NAME "mscclpp_abi_18e31d74895b595e"

@@ -59,7 +59,7 @@ DEV Range range_of_loop(const LaunchParams& launch, const Instr& header) {
 /// The loop whose header is instruction `header`. Read each time, because keeping it would cost every thread registers.
 DEV Loop loop_at(const LaunchParams& launch, uint32_t header) {
   const uint32_t slot = header - cache().first;
-  const bool is_cached = slot < cache().end - cache().first;
+  const bool is_cached = slot < cache().count;
   const Instr& instr = is_cached ? cache().instrs[slot] : all_instrs(launch)[header];
   const Range range = is_cached ? cache().ranges[slot] : range_of_loop(launch, instr);
   return Loop{header + 1 + instr.body, static_cast<uint32_t>(range.len), range.start};
@@ -89,17 +89,25 @@ DEV_CALL void find_ranges(const LaunchParams& launch, uint32_t operand) {
   for (uint32_t i = dev_thread(); i < c.instrs[0].cached; i += dev_threads()) c.ranges[i] = range_of(launch, c.instrs[i], operand);
 }
 
-/// Takes the ranges of the instructions in the cache from the kernel parameters.
+/// Takes the ranges of a block's first instructions from the kernel parameters: of at least as many as the cache holds, which the block's
+/// threads need not know yet.
 DEV void take_ranges(const LaunchParams& launch) {
-  InstrCache& c = cache();
-  const uint32_t row = launch.rows[dev_block()];
+  const uint32_t row = launch.rows[dev_block()], count = at_most(kParamRanges - row, launch.record_instrs);
   DEV_NO_UNROLL
-  for (uint32_t i = dev_thread(); i < c.instrs[0].cached; i += dev_threads()) {
+  for (uint32_t i = dev_thread(); i < count; i += dev_threads()) {
     const ParamRange from = launch.ranges[row + i];
-    c.ranges[i] = Range{from.start, from.len, from.end, from.whole, from.low_bits | static_cast<uint32_t>(launch.low_bits)};
-    // Every simulated launch compares the host's arithmetic with the device's.
+    cache().ranges[i] = Range{from.start, from.len, from.end, from.whole, from.low_bits | static_cast<uint32_t>(launch.low_bits)};
+  }
+}
+
+/// Every simulated launch compares the host's arithmetic with the device's.
+DEV void check_ranges(const LaunchParams& launch) {
+#ifdef DEV_SIM
+  InstrCache& c = cache();
+  for (uint32_t i = dev_thread(); i < c.count; i += dev_threads()) {
     DEV_ASSERT(are_equal(c.ranges[i], range_of(launch, c.instrs[i], c.own.operands)));
   }
+#endif
 }
 
 /// Replaces the reductions of the instructions in the cache, if the launch has its own.
@@ -124,11 +132,11 @@ DEV_CALL void load_instrs(const LaunchParams& launch, uint32_t operand, uint32_t
     if (v < instrs + operands) return vector_at(launch.operands, operand + v - instrs);
     return vector_at(launch.ids, vectors_of<Id>(1) * id + v - instrs - operands);
   };
-  copy_tables<2>(entry, instrs, operands, ids, 0, from, [] {});
+  copy_tables<2>(entry, instrs, operands, ids, from, [] {});
   dev_sync();
   if (dev_thread() == 0) {
     c.first = first;
-    c.end = first + c.instrs[0].cached;
+    c.count = c.instrs[0].cached;
     c.first_operand = operand;
     c.first_id = id;
   }
@@ -141,14 +149,11 @@ DEV_CALL void load_instrs(const LaunchParams& launch, uint32_t operand, uint32_t
 /// Loads the cache with the record of a block. Called by: all threads of the block, first. Syncs: block, at exit.
 DEV void begin_block(const LaunchParams& launch) {
   load_record<true>(launch, launch.first_block + dev_block());
-  InstrCache& c = cache();
-  if (dev_thread() == 0) {
-    c.first = c.own.first;
-    c.end = c.own.first + c.instrs[0].cached;
-  }
   if (launch.has_ranges != 0) take_ranges(launch);
-  else find_ranges(launch, c.own.operands);
-  replace_reductions(launch);
+  dev_sync();
+  pc() = cache().own.first;
+  if (launch.has_ranges != 0) return check_ranges(launch);
+  find_ranges(launch, cache().own.operands);
   dev_sync();
 }
 
@@ -257,7 +262,7 @@ DEV void enter_loop(const LaunchParams& launch, const Instr& header) {
     return;
   }
   // So that the cache holds the header and as much of the body as fits.
-  if (end > cache().end) load_instrs(launch, header.operands, header.first_id);
+  if (end - cache().first > cache().count) load_instrs(launch, header.operands, header.first_id);
   pc() += 1;
 }
 
@@ -278,7 +283,7 @@ template <typename Arith>
 DEV void run_block(const LaunchParams& launch) {
   DEV_NO_UNROLL
   while (pc() < cache().own.end) {
-    if (pc() - cache().first >= cache().end - cache().first) {
+    if (pc() - cache().first >= cache().count) {
       const Instr& next = all_instrs(launch)[pc()];
       load_instrs(launch, next.operands, next.first_id);
       if (cache().failed) return;

@@ -25,8 +25,8 @@ struct InstrCache {
   uint32_t block;
   /// Whether a wait of the block has aborted.
   SHARED_FLAG failed;
-  /// The cache holds instructions `first..end`, and operands and ids from these numbers on.
-  uint32_t first, end, first_operand, first_id;
+  /// The cache holds `count` instructions from `first` on, and operands and ids from these numbers on.
+  uint32_t first, count, first_operand, first_id;
   // These are in the order of a record.
   alignas(16) Block own;
   Instr instrs[kCachedInstrs];
@@ -36,8 +36,6 @@ struct InstrCache {
   ResolvedOperand operands[kCachedOperands];
   /// First bytes of operands that are one run.
   char* heads[kCachedOperands];
-  /// Scratch of every rank, if there are at most `kInlineRanks`.
-  alignas(16) uint64_t scratch[2 * kInlineRanks];
 };
 
 DEV InstrCache& cache() {
@@ -71,18 +69,9 @@ DEV uint64_t len_in(const Range& range, uint64_t at, uint64_t len) {
   return len < room ? len : room;
 }
 
-/// An operand that is not resolved yet. The table of scratch is in the cache if it fits: a pointer to either would take registers.
-DEV ResolvedOperand resolved(const LaunchParams& launch, const Operand& operand) {
-  const auto scratch = [&](uint32_t slot) {
-    if (launch.num_ranks <= kInlineRanks) return cache().scratch[slot];
-    return reinterpret_cast<const uint64_t*>(launch.scratch)[slot];
-  };
-  return resolve_operand(launch, operand, scratch, cache().sequence);
-}
-
 /// Operand `number`, of an instruction with more operands than the cache holds.
 DEV ResolvedOperand resolve_uncached(const LaunchParams& launch, uint32_t number) {
-  return resolved(launch, reinterpret_cast<const Operand*>(launch.operands)[number]);
+  return resolve_operand(launch, reinterpret_cast<const Operand*>(launch.operands)[number], cache().sequence);
 }
 
 /// `span_at` for an operand that is not one run, or not in the cache.

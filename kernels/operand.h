@@ -36,10 +36,8 @@ struct Span {
   uint64_t run;
 };
 
-/// The beginning of an operand's buffer: in `LaunchParams.bases`, or in the table if there are more ranks. `scratch(slot)`: entry of the
-/// table of scratch.
-template <typename Scratch>
-DEV char* base_of(const LaunchParams& launch, const Operand& operand, const Scratch& scratch, uint64_t sequence) {
+/// The beginning of an operand's buffer: in `LaunchParams`, or in the tables if there are more ranks.
+DEV char* base_of(const LaunchParams& launch, const Operand& operand, uint64_t sequence) {
   const uint32_t space = static_cast<uint32_t>(operand.space);
   bool even = (sequence & 1) != 0;  // the flag is the sequence number + 1
   if (operand.space <= Space::kOutput) {
@@ -47,7 +45,9 @@ DEV char* base_of(const LaunchParams& launch, const Operand& operand, const Scra
     uint64_t base = launch.table ? reinterpret_cast<const uint64_t*>(launch.table)[slot] : launch.bases[slot];
     return reinterpret_cast<char*>(base);
   }
-  uint64_t base = scratch(2 * operand.rank + (space - static_cast<uint32_t>(Space::kScratch)));
+  const uint32_t slot = 2 * operand.rank + (space - static_cast<uint32_t>(Space::kScratch));
+  const bool is_inline = launch.num_ranks <= kInlineRanks;
+  uint64_t base = is_inline ? launch.scratch_bases[slot] : reinterpret_cast<const uint64_t*>(launch.scratch)[slot];
   uint64_t half = operand.space == Space::kScratch ? launch.half_scratch : launch.half_packets;
   return reinterpret_cast<char*>(base + (even ? half : 0));
 }
@@ -79,8 +79,7 @@ DEV Extent extent_of(const LaunchParams& launch, const Operand& operand) {
 }
 
 /// Called by: any thread.
-template <typename Scratch>
-DEV ResolvedOperand resolve_operand(const LaunchParams& launch, const Operand& operand, const Scratch& scratch, uint64_t sequence) {
+DEV ResolvedOperand resolve_operand(const LaunchParams& launch, const Operand& operand, uint64_t sequence) {
   const Extent extent = extent_of(launch, operand);
   ResolvedOperand resolved = {};
   resolved.first = extent.first;
@@ -88,7 +87,7 @@ DEV ResolvedOperand resolve_operand(const LaunchParams& launch, const Operand& o
   resolved.space_number = static_cast<uint8_t>(operand.space);
   resolved.split = extent.split;
   resolved.wraps = extent.wraps;
-  resolved.at = base_of(launch, operand, scratch, sequence);
+  resolved.at = base_of(launch, operand, sequence);
   if (!(extent.split | extent.wraps)) resolved.at += resolved.scale() * extent.first;
   return resolved;
 }

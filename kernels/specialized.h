@@ -18,6 +18,7 @@ static_assert(sizeof(Vec16) == kVectorBytes, "the vectors of which the host chec
 DEV void begin_specialized(const LaunchParams& launch) {
   load_record<false>(launch, launch.first_block + dev_block());
   dev_sync();
+  pc() = cache().own.first;
 }
 
 /// Loads the cache with operands and ids, counted from the block's first ones. Called by: all threads of the block. Syncs: block, at
@@ -30,7 +31,7 @@ DEV void load_cache(const LaunchParams& launch, uint32_t operand, uint32_t opera
   const auto from = [&](uint32_t v) {
     return v < operands ? vector_at(launch.operands, operand + v) : vector_at(launch.ids, vectors_of<Id>(1) * id + v - operands);
   };
-  copy_tables<2>(0, 0, operands, vectors_of<Id>(ids), 0, from, [] {});
+  copy_tables<2>(0, 0, operands, vectors_of<Id>(ids), from, [] {});
   dev_sync();
   if (dev_thread() == 0) {
     c.first_operand = operand;

@@ -86,7 +86,7 @@ DEV void run_stamped_block(const TimelineParams& params) {
   if (dev_thread() == 0) current().count = 0;
   DEV_NO_UNROLL
   while (pc() < cache().own.end) {
-    if (pc() - cache().first >= cache().end - cache().first) {
+    if (pc() - cache().first >= cache().count) {
       const Instr& next = all_instrs(params.launch)[pc()];
       load_instrs(params.launch, next.operands, next.first_id);
       if (cache().failed) return;

@@ -251,7 +251,7 @@ mscclpp_core::device_opcodes! { abi! {
         }
 
         /// Kernel parameters: a plan bound to sizes and buffers.
-        LaunchParams (1864, 8) {
+        LaunchParams (2376, 8) {
             /// Address of a record for each thread block, of `record_bytes` each: its `Block`, then as many of its first
             /// instructions, operands and ids as all records have room for.
             records: u64,
@@ -266,7 +266,8 @@ mscclpp_core::device_opcodes! { abi! {
             operands: u64,
             ids: u64,
             fifos: u64,
-            /// Address of a table: plain scratch and packets of every rank, then like `multicast` for these.
+            /// Address of a table: plain scratch and packets of every rank, which replace `scratch_bases` if there are more than
+            /// `INLINE_RANKS` ranks, then like `multicast` for these.
             scratch: u64,
             /// Address of the address of a table of the memory for packets on this device, of all launches of the plan: the number of
             /// areas, of their vectors, then the address and the vectors of each.
@@ -311,6 +312,8 @@ mscclpp_core::device_opcodes! { abi! {
             multicast: [u64; 2 * MAX_GROUPS as usize],
             /// Addresses of input and output of every rank.
             bases: [u64; 2 * INLINE_RANKS as usize],
+            /// Addresses of plain scratch and packets of every rank.
+            scratch_bases: [u64; 2 * INLINE_RANKS as usize],
             /// The lowest 4 bits that are set in any of these addresses.
             low_bits: u64,
             /// Ranges of instructions, and for each thread block the number of its first one.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(super) use self::device::DevicePlanState;
 use self::device::{Contents, DeviceTables, NodeLinks};
-pub(super) use self::scratch::Halves;
+pub(super) use self::scratch::Places;
 use self::scratch::{Scratch, ScratchMemory, allocation_size};
 use super::executor::Inner;
 use super::ipc::PeerMemory;
@@ -151,8 +151,8 @@ impl PlanState {
         if let Some(group) = several {
             group.connect_nodes(parts.iter().find_map(|part: &DevicePlanState| part.proxies.as_ref()))?;
         }
-        let halves = Arc::new(Halves::default());
-        halves.set(sizes);
+        let places = Arc::new(Places::default());
+        places.set(&addresses, sizes);
         let scratch = Scratch {
             multicasts,
             own,
@@ -160,7 +160,7 @@ impl PlanState {
             tables: parts.iter().map(DevicePlanState::first_scratch_table).collect(),
             own_tables: Vec::new(),
             sizes,
-            halves,
+            places,
             retired: Vec::new(),
         };
         let rank = world.group.as_ref().map_or(0, |group| group.rank);

@@ -1,9 +1,8 @@
 //! Scratch of a plan, and how it grows.
 
-use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::PlanState;
 use crate::cuda::executor::Inner;
@@ -32,23 +31,53 @@ pub(super) struct Scratch {
     pub(super) own_tables: Vec<DeviceMemory>,
     /// Bytes of plain scratch and of packets of each rank: the same on all ranks, as the halves of double scratch are.
     pub(super) sizes: [u64; 2],
-    pub(super) halves: Arc<Halves>,
+    pub(super) places: Arc<Places>,
     /// Scratch with tables of its own that graphs may use, and plans that were prepared before it was replaced.
     pub(super) retired: Vec<Scratch>,
 }
 
-/// Distances from the first half to the second one of plain scratch and of packets. They depend on the allocations, not on the
-/// message: launches of different sizes that overlap use different memory.
+/// Where launches find scratch. It depends on the allocations, not on the message: launches of different sizes that overlap use
+/// different halves.
 #[derive(Default)]
-pub(in crate::cuda) struct Halves([AtomicU64; 2]);
+pub(in crate::cuda) struct Places {
+    /// Number of changes.
+    version: AtomicU64,
+    present: Mutex<Place>,
+}
 
-impl Halves {
-    pub(super) fn set(&self, sizes: [u64; 2]) {
-        self.0.iter().zip(sizes).for_each(|(half, bytes)| half.store(bytes / 2, Relaxed));
+#[derive(Default)]
+struct Place {
+    /// Addresses of every rank's plain scratch and packets, if there are at most `INLINE_RANKS` ranks.
+    bases: Vec<u64>,
+    /// Distances from the first half to the second one of plain scratch and of packets.
+    halves: [u64; 2],
+}
+
+impl Places {
+    /// Replaces addresses and sizes of all ranks' scratch.
+    pub(super) fn set(&self, addresses: &[u64], sizes: [u64; 2]) {
+        let bases = if addresses.len() <= 2 * abi::INLINE_RANKS as usize { addresses.to_vec() } else { Vec::new() };
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        *present = Place { bases, halves: sizes.map(|bytes| bytes / 2) };
+        self.version.fetch_add(1, Release);
     }
 
-    pub(in crate::cuda) fn get(&self) -> [u64; 2] {
-        [self.0[0].load(Relaxed), self.0[1].load(Relaxed)]
+    /// Sets kernel parameters, unless they are those of the present version. `has_halves`: whether launches alternate between halves.
+    pub(in crate::cuda) fn fill<'a>(
+        &self,
+        version: &mut u64,
+        has_halves: bool,
+        launches: impl Iterator<Item = &'a mut abi::LaunchParams>,
+    ) {
+        if *version == self.version.load(Acquire) {
+            return;
+        }
+        let present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        *version = self.version.load(Relaxed);
+        for launch in launches {
+            launch.scratch_bases[..present.bases.len()].copy_from_slice(&present.bases);
+            [launch.half_scratch, launch.half_packets] = if has_halves { present.halves } else { [0; 2] };
+        }
     }
 }
 
@@ -231,10 +260,10 @@ impl PlanState {
                 part.packets.set(table, all.iter().flat_map(|own| own.packets(world, number)))?;
             }
         }
-        // Plans that were prepared before use these halves too, unless they keep their scratch.
-        let halves = if keeps { Arc::default() } else { Arc::clone(&scratch.halves) };
-        halves.set(sizes);
-        let grown = Scratch { multicasts, own, peers, tables, own_tables, sizes, halves, retired: Vec::new() };
+        // Plans that were prepared before use this scratch too, unless they keep theirs.
+        let places: Arc<Places> = if keeps { Arc::default() } else { Arc::clone(&scratch.places) };
+        places.set(&addresses, sizes);
+        let grown = Scratch { multicasts, own, peers, tables, own_tables, sizes, places, retired: Vec::new() };
         let mut old = std::mem::replace(&mut *scratch, grown);
         scratch.retired = std::mem::take(&mut old.retired);
         // Its memory is freed at the end of this function.
@@ -260,9 +289,9 @@ impl PlanState {
         scratch.tables.get(part).copied().unwrap_or(0)
     }
 
-    /// Returns the halves of the present scratch, also after it grows.
-    pub(in crate::cuda) fn scratch_halves(&self) -> Arc<Halves> {
-        Arc::clone(&self.scratch.lock().unwrap_or_else(PoisonError::into_inner).halves)
+    /// Returns where the present scratch is, also after it grows.
+    pub(in crate::cuda) fn scratch_places(&self) -> Arc<Places> {
+        Arc::clone(&self.scratch.lock().unwrap_or_else(PoisonError::into_inner).places)
     }
 
     /// Returns the bytes of the present scratch of this process' ranks.

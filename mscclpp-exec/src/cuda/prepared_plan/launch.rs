@@ -108,12 +108,8 @@ impl PreparedPlan {
         if found != expected as usize {
             return Err(Error::BufferCount { buffer: "input and output", expected, found });
         }
-        if self.context.program.double_scratch {
-            let [plain, packets] = self.halves.get();
-            for Part { launch, .. } in &mut self.parts {
-                (launch.half_scratch, launch.half_packets) = (plain, packets);
-            }
-        }
+        let launches = self.parts.iter_mut().map(|part| &mut part.launch);
+        self.places.fill(&mut self.placed, self.context.program.double_scratch, launches);
         for (at, part) in self.parts.iter_mut().enumerate() {
             part.launch.multicast = distances.and_then(|distances| distances.get(at).copied()).unwrap_or_default();
         }

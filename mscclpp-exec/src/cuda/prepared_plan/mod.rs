@@ -15,7 +15,7 @@ pub(super) use self::bind::Switches;
 pub(super) use self::prepare::check_co_resident;
 use super::addresses::Tables;
 use super::executor::{Executor, Inner};
-use super::plan_state::{Halves, PlanState};
+use super::plan_state::{Places, PlanState};
 use super::specialize::{NotSpecialized, VECTOR};
 use super::timeline::Recording;
 use crate::verify::{Bound, BoundPlan};
@@ -39,8 +39,9 @@ pub struct PreparedPlan {
     /// Whether launches run specialized kernels, or why not.
     specialized: Result<(), NotSpecialized>,
     pub(in crate::cuda) threads: u32,
-    /// Halves of the scratch that it uses.
-    halves: Arc<Halves>,
+    /// Where the scratch is that it uses, and the version of that in the kernel parameters.
+    places: Arc<Places>,
+    placed: u64,
     /// Whether no operation accesses the input or output of another rank than its own.
     pub(in crate::cuda) own_buffers_only: bool,
     /// Kernel and parameters of each device.

@@ -179,14 +179,15 @@ impl PreparedPlan {
         let bases = Vec::with_capacity(2 * ranks as usize);
         let own_buffers_only = accesses_own_buffers_only(program);
         let (tables, unused) = (Tables::default(), Unused::default());
-        let halves = context.scratch_halves();
+        let places = context.scratch_places();
         Ok(Self {
             world,
             context,
             params,
             specialized,
             threads,
-            halves,
+            places,
+            placed: 0,
             is_captured: None,
             own_buffers_only,
             parts,
