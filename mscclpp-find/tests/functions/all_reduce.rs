@@ -9,7 +9,7 @@ pub fn allreduce_trees(p: &Program) {
     type Links = Vec<(usize, usize)>;
 
     let span = 1;
-    let unit = 65536;
+    let unit = 1048576;
     // Whether children get results, instead of parents putting them.
     let gets = false;
     // Per tree its root, and the links over which partial sums travel to it, and those over which results leave it.

@@ -4,7 +4,7 @@ use mscclpp::collective;
 use mscclpp::dsl::{BlockSync, Program};
 
 /// Trees that were packed for the machine.
-#[collective(ReduceScatter, ranks = 4, instances = 2)]
+#[collective(ReduceScatter, ranks = 4, instances = 8)]
 pub fn reducescatter_trees(p: &Program) {
     let unit = 1048576;
     // Per tree its root, and the links over which partial sums travel to it.

@@ -9,6 +9,7 @@ mod dependents;
 mod moving;
 mod paths;
 mod rates;
+mod release;
 mod timeline;
 
 use std::cmp::Ordering;
@@ -20,6 +21,7 @@ use self::cost::Costs;
 use self::dependents::Dependents;
 use self::moving::Moving;
 use self::rates::Flow;
+use self::release::Releases;
 pub use self::timeline::{Cause, Span, Timeline};
 use crate::error::PredictError;
 use crate::machine::{Constants, Machine};
@@ -67,6 +69,8 @@ pub(crate) fn simulate(
     let mut costs = Costs::new(run, machine, topology, constants, bytes)?;
     let launch = costs.us("launch_us");
     let dependents = Dependents::of(run);
+    // Ranks on one device share its cache.
+    let releases = Releases::of(run, if machine.one_device { 0.0 } else { costs.us("signal_us") });
     let mut missing: Vec<u32> = (0..run.nodes.len()).map(|node| run.dependencies(node).len() as u32).collect();
     let mut spans = vec![Span { start: launch, moves: launch, end: launch, after: None }; run.nodes.len()];
     let mut events: BinaryHeap<Event> = BinaryHeap::new();
@@ -119,7 +123,13 @@ pub(crate) fn simulate(
                 }
                 missing[waiter as usize] -= 1;
                 if missing[waiter as usize] == 0 {
-                    events.push(Event { time: span.start, node: waiter, moves: false });
+                    if let Some((store, time)) = releases.acknowledged(waiter, &spans)
+                        && time > spans[waiter as usize].start
+                    {
+                        let span = &mut spans[waiter as usize];
+                        (span.start, span.after) = (time, Some(store));
+                    }
+                    events.push(Event { time: spans[waiter as usize].start, node: waiter, moves: false });
                 }
             }
         }
