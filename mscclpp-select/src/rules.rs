@@ -127,6 +127,8 @@ const READS_BEAT_WRITES: &str = "on the CPU, reading data in a peer's cache is c
 const STEPS_ARE_FREE: &str = "ranks that share threads pay for redundant reductions, not for steps";
 const READS_AVOID_COPIES: &str = "data that is read directly into unregistered memory needs no copy afterwards";
 const TO_A_NEIGHBOR: &str = "through host memory, each device sends to one other device at a time";
+const READS_OF_ROOT: &str = "all ranks read the memory of the root at once, in one step";
+const PASSED_ON: &str = "each rank passes on what it receives, so that every byte enters and leaves a rank once";
 const NODES: &str = "the ranks of a node share the traffic between nodes";
 
 const K: u64 = 1 << 10;
@@ -169,15 +171,11 @@ pub(super) static RULES: &[Rule] = {
         Rule::new(AllReduce, Several, ALL, 64 * K, "allreduce_hierarchical_packets", FEW_STEPS),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical", NODES),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_rank_order_ports", IN_RANK_ORDER),
-        Rule::new(AllGather, One, ALL, 128 * K, "allgather_switch_packets", ONE_STORE),
-        Rule::new(AllGather, One, ALL, ANY, "allgather_switch", BY_SWITCH),
         Rule::new(AllGather, One, ALL, 256 * K, "allgather_packets", SMALL),
         Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", LARGE),
         Rule::new(AllGather, Several, ALL, ANY, "allgather_hierarchical", FEW_STEPS).on_separate_devices(SHARE),
         Rule::new(AllGather, Several, ALL, ANY, "allgather_ring_ports", TO_A_NEIGHBOR).on_separate_devices(ANY),
         Rule::new(AllGather, Several, ALL, ANY, "allgather_hierarchical", NODES),
-        Rule::new(ReduceScatter, One, ALL, 128 * K, "reducescatter_packets", SMALL),
-        Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_switch", BY_SWITCH),
         Rule::new(ReduceScatter, One, ALL, 256 * K, "reducescatter_packets", SMALL),
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", LARGE),
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_rank_order", IN_RANK_ORDER),
@@ -185,14 +183,15 @@ pub(super) static RULES: &[Rule] = {
         Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_ring_ports", TO_A_NEIGHBOR).on_separate_devices(ANY),
         Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_hierarchical", NODES),
         Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_rank_order_ports", IN_RANK_ORDER),
-        Rule::new(AllToAll, One, ALL, 32 * K, "alltoall_packets", SMALL),
+        Rule::new(AllToAll, One, ALL, 128 * K, "alltoall_packets", SMALL),
         Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", LARGE),
         Rule::new(AllToAll, One, ALL, ANY, "alltoall_in_place", LARGE),
         Rule::new(AllToAll, Several, ALL, ANY, "alltoall_ports", LARGE),
         Rule::new(AllToAll, Several, ALL, ANY, "alltoall_ports_in_place", LARGE),
         Rule::new(Broadcast, One, ALL, ANY, "broadcast_pull", READS_AVOID_COPIES).on_cpu(),
-        Rule::new(Broadcast, One, 8, 8 * K, "broadcast_packets", ONE_STEP),
-        Rule::new(Broadcast, One, ALL, ANY, "broadcast_scatter", LARGE),
+        Rule::new(Broadcast, One, 16, 512 * K, "broadcast_pull", READS_OF_ROOT),
+        Rule::new(Broadcast, One, ALL, 16 * K * K, "broadcast_scatter", LARGE),
+        Rule::new(Broadcast, One, ALL, ANY, "broadcast_chain", PASSED_ON),
         Rule::new(Broadcast, Several, ALL, 64 * K, "broadcast_tree_ports", FEW_STEPS),
         Rule::new(Broadcast, Several, ALL, ANY, "broadcast_chain", LARGE),
         Rule::new(Reduce, One, 8, 8 * K, "reduce_packets", ONE_STEP),

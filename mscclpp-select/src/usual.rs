@@ -18,20 +18,20 @@ pub(super) fn build_for(algorithm: &BuiltinAlgorithm, request: &Request, config:
 }
 
 /// Maximum usual number of parallel blocks on a device, unless an algorithm's own number is larger.
-const MAX_USUAL_BLOCKS: u64 = 16;
+const MAX_USUAL_BLOCKS: u64 = 32;
 
 /// Maximum usual number of thread blocks on a device: as many of 1024 threads are co-resident on devices with more
 /// multiprocessors, such as A100 with 108.
 const MAX_THREAD_BLOCKS: u32 = 104;
 
-/// Returns the usual numbers of parallel blocks and of threads on a device. Each block of packets has 4 KiB of the message,
-/// from 8 KiB on; other blocks have 64 KiB, but there are no fewer than the algorithm's own number, unless they would be too
+/// Returns the usual numbers of parallel blocks and of threads on a device. Each block of packets has 1 KiB of the message,
+/// from 2 KiB on; other blocks have 64 KiB, but there are no fewer than the algorithm's own number, unless they would be too
 /// many to be co-resident. A thread has at least one packet or vector of its block's data; short messages do not pay for the
 /// start of many threads.
 pub(super) fn on_device(algorithm: &BuiltinAlgorithm, request: &Request) -> (u32, u32) {
     let spec = algorithm.spec(request.num_ranks, request.ranks_per_node);
     let (bytes_per_block, bytes_per_thread) = match spec.protocol {
-        Protocol::LL => (1 << 12, 8),
+        Protocol::LL => (1 << 10, 8),
         Protocol::Simple => (1 << 16, 16),
     };
     let by_size = match request.bytes / bytes_per_block {
