@@ -1,10 +1,15 @@
 //! Events.
 
+use std::time::Duration;
+
 use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Events;
 
 use super::Simulator;
 use crate::host::{Code, Event, Result, Work, error};
+
+/// The shortest time between two events.
+const RESOLUTION: Duration = Duration::from_nanos(500);
 
 impl Simulator {
     fn add_event(&self, is_timed: bool) -> Handle {
@@ -59,10 +64,14 @@ impl Events for Simulator {
         const CALL: &str = "cuEventElapsedTime";
         self.called(CALL)?;
         let state = self.machine.state();
-        match [from, to].iter().all(|event| state.events.get(&event.0).is_some_and(|event| event.is_timed)) {
-            true => Ok(0.0),
-            false => error(CALL, Code::InvalidHandle, "an event without a time"),
-        }
+        let time_of =
+            |event: Handle| state.events.get(&event.0).filter(|event| event.is_timed).and_then(|event| event.done_at);
+        let (Some(from), Some(to)) = (time_of(from), time_of(to)) else {
+            return error(CALL, Code::InvalidHandle, "an event without a time");
+        };
+        // Of the host. As on a device, no time is shorter than the resolution.
+        let elapsed = to.saturating_duration_since(from).max(RESOLUTION);
+        Ok(elapsed.as_secs_f64() * 1e6)
     }
 
     fn destroy_event(&self, event: Handle) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mscclpp_exec::cuda::calls::Priority;
 use mscclpp_exec::cuda::{DriverError, Handle};
@@ -66,6 +66,8 @@ pub(crate) struct Event {
     pub(crate) destroyed: bool,
     pub(crate) recorded: u64,
     pub(crate) done: u64,
+    /// When the last record was complete.
+    pub(crate) done_at: Option<Instant>,
 }
 
 impl Event {

@@ -1,5 +1,7 @@
 //! Work on streams, and the execution of work other than kernels.
 
+use std::time::Instant;
+
 use mscclpp_exec::cuda::Handle;
 
 use super::{Code, Result, SimulatedHost, State, error};
@@ -111,6 +113,7 @@ impl SimulatedHost {
                         Work::Record(event, recorded) => {
                             let event = events.entry(event).or_default();
                             event.done = event.done.max(recorded);
+                            event.done_at = Some(Instant::now());
                             goes_on = true;
                         }
                         ref other => {
