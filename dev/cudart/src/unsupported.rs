@@ -14,15 +14,30 @@ macro_rules! unsupported {
 }
 
 unsupported! {
+    cudaCreateSurfaceObject
+    cudaCreateTextureObject
+    cudaDestroySurfaceObject
+    cudaDestroyTextureObject
+    cudaDeviceDisablePeerAccess
+    cudaDeviceGetByPCIBusId
     cudaDeviceGetGraphMemAttribute
+    cudaDeviceGetLimit
+    cudaDeviceGetMemPool
     cudaDeviceSetGraphMemAttribute
+    cudaDeviceSetLimit
+    cudaDeviceSetMemPool
+    cudaFreeArray
     cudaFuncGetAttributes
     cudaFuncSetAttribute
+    cudaGetChannelDesc
     cudaGetSymbolAddress
+    cudaGetTextureObjectResourceDesc
+    cudaGetTextureObjectTextureDesc
     cudaGraphAddNode
     cudaGraphConditionalHandleCreate
     cudaGraphDebugDotPrint
     cudaGraphNodeGetDependencies
+    cudaGraphUpload
     cudaIpcGetEventHandle
     cudaIpcOpenEventHandle
     cudaKernelSetAttributeForDevice
@@ -35,11 +50,27 @@ unsupported! {
     cudaLibraryLoadData
     cudaLibraryLoadFromFile
     cudaLibraryUnload
+    cudaMalloc3DArray
+    cudaMallocArray
+    cudaMallocFromPoolAsync
     cudaMallocManaged
+    cudaMemAdvise
+    cudaMemPoolCreate
+    cudaMemPoolDestroy
+    cudaMemPrefetchAsync
+    cudaMemcpy2D
+    cudaMemcpy2DFromArray
+    cudaMemcpy2DFromArrayAsync
+    cudaMemcpy2DToArray
+    cudaMemcpy2DToArrayAsync
+    cudaMemcpy3D
+    cudaMemcpy3DAsync
+    cudaMemcpyPeer
     cudaMemcpyToSymbol
     cudaProfilerStart
     cudaProfilerStop
     cudaStreamAddCallback
     cudaStreamBeginCaptureToGraph
+    cudaStreamGetFlags
     cudaStreamUpdateCaptureDependencies
 }
