@@ -7,7 +7,7 @@ mod symmetric;
 mod target;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mscclpp_bootstrap::{Address, Options, RootListener, Secret, UniqueId, place};
 use mscclpp_communicator::Communicator;
@@ -55,10 +55,15 @@ fn of_call(collective: &str, error: Error) -> Failure {
 
 /// Returns the current device of this thread; `None` on a machine without CUDA devices.
 pub(crate) fn device() -> PyResult<Option<Device>> {
+    device_or(None)
+}
+
+/// As above, with another device than the first one for a thread without a current one.
+fn device_or(other: Option<u32>) -> PyResult<Option<Device>> {
     if !has_devices() {
         return Ok(None);
     }
-    let open = || Device::new(current_device()?.unwrap_or(0));
+    let open = || Device::new(current_device()?.or(other).unwrap_or(0));
     open().map(Some).map_err(|error| failed(error.into()))
 }
 
@@ -109,7 +114,10 @@ type LastCall = (Option<String>, u64, u32, u32);
 #[pyclass(frozen, module = "mscclpp_rs._native")]
 pub(crate) struct AddressCommunicator {
     comm: Communicator,
-    device: Option<Device>,
+    /// The current device of the thread that joined, if it had one.
+    first_device: Option<u32>,
+    /// The device whose memory addresses are of, once a call needs it: programs choose it after they have joined, too.
+    device: OnceLock<Option<Device>>,
     streams: Mutex<BTreeMap<usize, Arc<Stream>>>,
     /// What serves the following calls.
     forced: Mutex<Option<Forced>>,
@@ -118,12 +126,13 @@ pub(crate) struct AddressCommunicator {
 
 impl AddressCommunicator {
     fn new(py: Python<'_>, join: impl FnOnce(Options) -> Result<Communicator, Error> + Send) -> PyResult<Self> {
-        let device = device()?;
+        let first_device = current_device().ok().flatten();
         let options = Options::from_env().map_err(Failure::from)?;
         let comm = py.detach(|| join(options)).map_err(failed)?;
         Ok(Self {
             comm,
-            device,
+            first_device,
+            device: OnceLock::new(),
             streams: Mutex::default(),
             forced: Mutex::default(),
             symmetric: SymmetricMemory::default(),
@@ -131,8 +140,17 @@ impl AddressCommunicator {
     }
 
     /// Returns the communicator, and the device whose memory addresses are of.
-    pub(crate) fn parts(&self) -> (&Communicator, &Option<Device>) {
-        (&self.comm, &self.device)
+    pub(crate) fn parts(&self) -> PyResult<(&Communicator, &Option<Device>)> {
+        Ok((&self.comm, self.device()?))
+    }
+
+    /// Returns the device of calls: the current one of the thread that makes the first one.
+    fn device(&self) -> PyResult<&Option<Device>> {
+        if let Some(device) = self.device.get() {
+            return Ok(device);
+        }
+        let device = device_or(self.first_device)?;
+        Ok(self.device.get_or_init(|| device))
     }
 
     /// Returns the stream of a handle.
@@ -233,10 +251,10 @@ impl AddressCommunicator {
         self.comm.bootstrap().ranks_per_node()
     }
 
-    /// The number of the CUDA device; `None` if addresses are of host memory.
-    #[getter]
-    fn device(&self) -> Option<u32> {
-        self.device.as_ref().map(Device::ordinal)
+    /// The number of the CUDA device; `None` if addresses are of host memory. The first call decides on it.
+    #[getter(device)]
+    fn device_number(&self) -> PyResult<Option<u32>> {
+        Ok(self.device()?.as_ref().map(Device::ordinal))
     }
 
     /// Waits for all ranks.
@@ -250,7 +268,7 @@ impl AddressCommunicator {
 
     /// Waits until the work of a stream of the rank's device is complete.
     fn synchronize(&self, py: Python<'_>, stream: usize) -> PyResult<()> {
-        let Some(device) = &self.device else { return Ok(()) };
+        let Some(device) = self.device()? else { return Ok(()) };
         let stream = self.stream(device, stream);
         py.detach(|| stream.synchronize()).map_err(failed)
     }
@@ -299,7 +317,8 @@ impl AddressCommunicator {
         let on = |failure: Failure| failure.on(self.comm.rank(), &target.collective);
         let (dtype, op) = (data_type(dtype)?, reduction(op)?);
         let call = Call::new(&self.comm, target, input, output, dtype, op).map_err(on)?;
-        let symmetric = symmetric && self.device.is_some() && call.has_elements();
+        let device = self.device()?;
+        let symmetric = symmetric && device.is_some() && call.has_elements();
         if symmetric {
             call.check_symmetric(&target.collective).map_err(on)?;
         }
@@ -308,7 +327,7 @@ impl AddressCommunicator {
             self.force(target, Config { blocks, threads })?;
             let packet = if short_packets { PacketType::LL8 } else { PacketType::LL16 };
             let comm = self.comm.with_packets(packet);
-            match &self.device {
+            match device {
                 Some(device) if symmetric => {
                     call.run_on_symmetric(&self.symmetric, &comm, &self.stream(device, stream))
                 }
@@ -325,7 +344,7 @@ impl AddressCommunicator {
     /// Returns the algorithm of the last call on the device, the bytes that it copied to internal buffers and from them, and its
     /// numbers of thread blocks and threads; `None` before the first call.
     fn last_call(&self, stream: usize) -> PyResult<Option<LastCall>> {
-        let Some(device) = &self.device else { return Ok(None) };
+        let Some(device) = self.device()? else { return Ok(None) };
         let last = self.comm.on(&self.stream(device, stream)).last_call().map_err(failed)?;
         Ok(last.map(|call| (call.algorithm, call.bytes_copied, call.num_blocks, call.threads_per_block)))
     }

@@ -35,7 +35,7 @@ impl KernelChannels {
         num_port: u32,
         num_barriers: u32,
     ) -> PyResult<Self> {
-        let (comm, device) = comm.parts();
+        let (comm, device) = comm.parts()?;
         let Some(device) = device.clone() else {
             let message = "expected a communicator of CUDA devices, found one of host memory".into();
             return Err(Failure::of_kind("unsupported", CONNECT, message).on(comm.rank(), CONNECT).into());

@@ -64,7 +64,7 @@ fn on_device<T: Send>(
     regions: &[DeviceSlice],
     call: impl FnOnce(&OnStream<'_>) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
-    let (comm, device) = comm.parts();
+    let (comm, device) = comm.parts()?;
     let Some(device) = device.clone() else {
         let message = "expected a communicator of CUDA devices, found one of host memory".into();
         return Err(Failure::of_kind("unsupported", REGISTER, message).on(comm.rank(), REGISTER).into());
