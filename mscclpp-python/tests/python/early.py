@@ -114,6 +114,25 @@ class FirstGeneration(unittest.TestCase):
         expected = [value for rank in range(RANKS) for value in (rank, rank + 10)]
         self.assertEqual([memoryview(output).tolist() for output in outputs], [expected] * RANKS)
 
+    def test_all_names_are_those_of_the_package_and_texts_name_members(self):
+        names = {}
+        exec("from msccl.language import *\nfrom msccl.topologies import *\nfrom msccl.language.collectives import SendRecv", names)
+
+        def plan(scratch, output, proxy):
+            with names["MSCCLPPProgram"]("swap", names["fully_connected"](2), names["SendRecv"](2, 1, False), 1) as program:
+                parts = [names["chunk"](rank, names["Buffer"].input, 0) for rank in range(2)]
+                for rank, part in enumerate(parts):
+                    for call in (part.put, part.signal, part.flush):
+                        call(1 - rank, scratch, 0, sendtb=0, chan_type=proxy)
+                for rank in range(2):
+                    part = names["chunk"](rank, scratch, 0)
+                    part.wait(1 - rank, names["Buffer"].input, 0, recvtb=0, chan_type=proxy)
+                    part.copy(rank, output, 0, sendtb=0)
+            return program._made(check=False).text()
+
+        members = (names["Buffer"].scratch, names["Buffer"].output, names["ChannelType"].proxy)
+        self.assertEqual(plan("scratch", "output", "proxy"), plan(*members))
+
     def test_packets_reductions_and_references_are_recorded(self):
         with MSCCLPPProgram("allreduce", fully_connected(2), ReducedChunks(2, 2, True), 1, protocol="LL") as program:
             for one in range(2):
@@ -152,7 +171,7 @@ class FirstGeneration(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "thread block as sendtb"):
                 mine.put(1, Chunks.output, 0)
             with self.assertRaisesRegex(TypeError, "expected a Buffer"):
-                mine.put(1, "output", 0, sendtb=0)
+                mine.put(1, "outputs", 0, sendtb=0)
             with self.assertRaisesRegex(TypeError, "expected a ChunkRef"):
                 mine.reduce(0, recvtb=0)
         with self.assertRaisesRegex(TypeError, "expected a Collective"):

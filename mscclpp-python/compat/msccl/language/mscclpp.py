@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
+from enum import Enum
 from types import TracebackType
 
 from msccl.language.buffers import Buffer
@@ -55,11 +56,13 @@ def _block(tb: object, parameter: str) -> int:
     return number
 
 
-def _member(value: object, kind: type, parameter: str) -> str:
+def _member(value: object, kind: type[Enum], parameter: str) -> str:
+    """Returns the text of a member, which programs may write instead of it."""
+    if isinstance(value, str) and value in kind.__members__:
+        value = kind[value]
     if not isinstance(value, kind):
         raise TypeError(f"expected a {kind.__name__} as {parameter}, found {value!r}")
-    name: str = value.value  # type: ignore[attr-defined]
-    return name
+    return str(value.value)
 
 
 class MSCCLPPProgram:
@@ -156,47 +159,47 @@ class ChunkRef:
         self._reference = number
 
     def _to(
-        self, method: str, rank: int, buffer: Buffer | None, index: int, block: int, *more: _Argument, refers: bool = True
+        self, method: str, rank: int, buffer: Buffer | str | None, index: int, block: int, *more: _Argument, refers: bool = True
     ) -> ChunkRef:
         name = None if buffer is None else _member(buffer, Buffer, "buffer")
         self._program._record(method, self._reference, _number(rank, "the rank"), name, _number(index, "index"), block, *more)
         return self._program._refer() if refers else self
 
     def put(
-        self, dst: int, buffer: Buffer | None = None, index: int = -1, sendtb: int = -1, chan_type: ChannelType = ChannelType.sm
+        self, dst: int, buffer: Buffer | str | None = None, index: int = -1, sendtb: int = -1, chan_type: ChannelType | str = ChannelType.sm
     ) -> ChunkRef:
         """Copies the chunks to another rank."""
         return self._to("put", dst, buffer, index, _block(sendtb, "sendtb"), _member(chan_type, ChannelType, "chan_type"))
 
     def get(
-        self, src: int, buffer: Buffer | None = None, index: int = -1, recvtb: int = -1, chan_type: ChannelType = ChannelType.sm
+        self, src: int, buffer: Buffer | str | None = None, index: int = -1, recvtb: int = -1, chan_type: ChannelType | str = ChannelType.sm
     ) -> None:
         """Copies chunks of another rank into these."""
         channel = _member(chan_type, ChannelType, "chan_type")
         self._to("get", src, buffer, index, _block(recvtb, "recvtb"), channel, refers=False)
 
     def signal(
-        self, dst: int, buffer: Buffer | None = None, index: int = -1, sendtb: int = -1, chan_type: ChannelType = ChannelType.sm
+        self, dst: int, buffer: Buffer | str | None = None, index: int = -1, sendtb: int = -1, chan_type: ChannelType | str = ChannelType.sm
     ) -> None:
         """Signals another rank about its chunks at `index`."""
         channel = _member(chan_type, ChannelType, "chan_type")
         self._to("signal", dst, buffer, index, _block(sendtb, "sendtb"), channel, refers=False)
 
     def wait(
-        self, src: int, buffer: Buffer | None = None, index: int = -1, recvtb: int = -1, chan_type: ChannelType = ChannelType.sm
+        self, src: int, buffer: Buffer | str | None = None, index: int = -1, recvtb: int = -1, chan_type: ChannelType | str = ChannelType.sm
     ) -> None:
         """Waits for a signal of another rank about these chunks."""
         channel = _member(chan_type, ChannelType, "chan_type")
         self._to("wait", src, buffer, index, _block(recvtb, "recvtb"), channel, refers=False)
 
     def flush(
-        self, dst: int, buffer: Buffer | None = None, index: int = -1, sendtb: int = -1, chan_type: ChannelType = ChannelType.proxy
+        self, dst: int, buffer: Buffer | str | None = None, index: int = -1, sendtb: int = -1, chan_type: ChannelType | str = ChannelType.proxy
     ) -> None:
         """Waits until the puts over a proxy to another rank have read their sources."""
         channel = _member(chan_type, ChannelType, "chan_type")
         self._to("flush", dst, buffer, index, _block(sendtb, "sendtb"), channel, refers=False)
 
-    def copy(self, dst: int, buffer: Buffer | None = None, index: int = -1, sendtb: int = -1) -> ChunkRef:
+    def copy(self, dst: int, buffer: Buffer | str | None = None, index: int = -1, sendtb: int = -1) -> ChunkRef:
         """Copies the chunks within their rank."""
         return self._to("copy", dst, buffer, index, _block(sendtb, "sendtb"))
 
@@ -208,12 +211,12 @@ class ChunkRef:
     def put_packet(
         self,
         dst: int,
-        buffer: Buffer | None = None,
+        buffer: Buffer | str | None = None,
         index: int = -1,
         sendtb: int = -1,
         src_format: DataFormat = DataFormat.raw,
-        chan_type: ChannelType = ChannelType.sm,
-        temp_buffer: Buffer | None = None,
+        chan_type: ChannelType | str = ChannelType.sm,
+        temp_buffer: Buffer | str | None = None,
         temp_buffer_index: int = -1,
     ) -> ChunkRef:
         """Stores the chunks as packets in the scratch of another rank; over a proxy through `temp_buffer`."""
@@ -223,7 +226,7 @@ class ChunkRef:
 
     packet_put = put_packet
 
-    def copy_packet(self, dst: int, buffer: Buffer | None = None, index: int = -1, sendtb: int = -1) -> ChunkRef:
+    def copy_packet(self, dst: int, buffer: Buffer | str | None = None, index: int = -1, sendtb: int = -1) -> ChunkRef:
         """Copies within the rank between plain data and packets in scratch."""
         return self._to("copy_packet", dst, buffer, index, _block(sendtb, "sendtb"))
 
@@ -241,14 +244,14 @@ class ChunkRef:
         return self._with("group", _reference(other))
 
     def group_load_reduce(
-        self, other_chunkrefs: Sequence[ChunkRef], recvtb: int = -1, chan_type: ChannelType = ChannelType.sm
+        self, other_chunkrefs: Sequence[ChunkRef], recvtb: int = -1, chan_type: ChannelType | str = ChannelType.sm
     ) -> ChunkRef:
         """Reduces the chunks at the same index of other ranks into these, by the switch."""
         others = [_reference(other) for other in other_chunkrefs]
         return self._with("group_load_reduce", others, _block(recvtb, "recvtb"))
 
     def group_store(
-        self, dsts: Sequence[int], index: int = -1, sendtb: int = -1, chan_type: ChannelType = ChannelType.sm
+        self, dsts: Sequence[int], index: int = -1, sendtb: int = -1, chan_type: ChannelType | str = ChannelType.sm
     ) -> None:
         """Stores the chunks at the same index of other ranks, by the switch."""
         if index != -1:
@@ -279,7 +282,7 @@ class RankRef:
         _program()._record("barrier", None, self._rank, blocks)
 
 
-def chunk(rank: int, buffer: Buffer, index: int, size: int = 1) -> ChunkRef:
+def chunk(rank: int, buffer: Buffer | str, index: int, size: int = 1) -> ChunkRef:
     """Returns a reference to `size` chunks of a rank's buffer from `index` on."""
     program = _program()
     name = _member(buffer, Buffer, "buffer")
