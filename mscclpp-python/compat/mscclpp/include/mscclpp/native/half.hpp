@@ -24,6 +24,14 @@ MSCCLPP_HOST_DEVICE_INLINE float round_to_odd_float(double value) {
   return same_bits_as<float>(bits | (back != value && back == back ? 1 : 0));
 }
 
+/// The value of an integer of 64 bits; of one with more bits than a double has, a value that rounds in the same way to any type of fewer bits.
+template <typename Integer>
+MSCCLPP_HOST_DEVICE_INLINE double value_of(Integer value) {
+  const Integer high = value >> 52, low = value & 0xfff;
+  if (high == 0 || high == static_cast<Integer>(-1) || low == 0) return static_cast<double>(value);
+  return static_cast<double>(value - low + 0x800);
+}
+
 struct HalfBits {
   MSCCLPP_HOST_DEVICE_INLINE static float widen(unsigned short bits) {
 #if defined(MSCCLPP_DEVICE_CUDA)
@@ -83,9 +91,13 @@ struct Bfloat16Bits {
     type() = default;                                                                                                                 \
     MSCCLPP_HOST_DEVICE_INLINE type(const type##_raw& raw) : __x(raw.x) {}                                                            \
     MSCCLPP_HOST_DEVICE_INLINE type(float value) : __x(::mscclpp::native::bits_of::narrow(value)) {}                                  \
-    MSCCLPP_HOST_DEVICE_INLINE type(double value) : type(static_cast<float>(value)) {}                                                \
-    MSCCLPP_HOST_DEVICE_INLINE type(int value) : type(static_cast<float>(value)) {}                                                   \
-    MSCCLPP_HOST_DEVICE_INLINE type(unsigned value) : type(static_cast<float>(value)) {}                                              \
+    MSCCLPP_HOST_DEVICE_INLINE type(double value) : type(::mscclpp::native::round_to_odd_float(value)) {}                             \
+    MSCCLPP_HOST_DEVICE_INLINE type(int value) : type(static_cast<double>(value)) {}                                                  \
+    MSCCLPP_HOST_DEVICE_INLINE type(unsigned value) : type(static_cast<double>(value)) {}                                             \
+    MSCCLPP_HOST_DEVICE_INLINE type(long value) : type(::mscclpp::native::value_of(value)) {}                                         \
+    MSCCLPP_HOST_DEVICE_INLINE type(unsigned long value) : type(::mscclpp::native::value_of(value)) {}                                \
+    MSCCLPP_HOST_DEVICE_INLINE type(long long value) : type(::mscclpp::native::value_of(value)) {}                                    \
+    MSCCLPP_HOST_DEVICE_INLINE type(unsigned long long value) : type(::mscclpp::native::value_of(value)) {}                           \
     MSCCLPP_HOST_DEVICE_INLINE operator float() const { return ::mscclpp::native::bits_of::widen(__x); }                              \
     MSCCLPP_HOST_DEVICE_INLINE operator type##_raw() const { return {__x}; }                                                          \
     MSCCLPP_HOST_DEVICE_INLINE type& operator+=(const type& b);                                                                       \
