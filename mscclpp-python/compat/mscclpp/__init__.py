@@ -38,12 +38,13 @@ def _check_version() -> None:
 _check_alone()
 _check_version()
 
-from mscclpp import comm, default_algos, dsl, ext, language, plan, utils  # noqa: E402
+from mscclpp import comm, default_algos, dsl, ext, language, npkit, plan, utils  # noqa: E402
 from mscclpp._left_out import why as _why  # noqa: E402
 from mscclpp._core.algorithm import Algorithm, AlgorithmBuilder, AlgorithmCollection  # noqa: E402
 from mscclpp._core.buffer import GpuBuffer, RawGpuBuffer  # noqa: E402
 from mscclpp._core.comm import CommGroup, Communicator, ExecutionPlan, Executor  # noqa: E402
 from mscclpp._core.compiler import DslCompiler, NativeCodeCompiler  # noqa: E402
+from mscclpp._core.environment import env  # noqa: E402
 from mscclpp._core.types import CommResult, DataType, GpuBufferGranularity, PacketType, ReduceOp  # noqa: E402
 from mscclpp.ext import AlgorithmCollectionBuilder  # noqa: E402
 from mscclpp.language.utils import AlgoSpec, ReplicationPolicy  # noqa: E402
@@ -84,9 +85,11 @@ __all__ = [
     "compile_native",
     "default_algos",
     "dsl",
+    "env",
     "ext",
     "is_nvls_supported",
     "language",
+    "npkit",
     "plan",
     "utils",
     "version",

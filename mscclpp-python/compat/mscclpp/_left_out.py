@@ -31,14 +31,11 @@ LEFT_OUT = {
     ),
     **dict.fromkeys(["BaseMemoryChannel", "BasePortChannel", "MemoryChannel", "PortChannel", "SwitchChannel"], _KERNELS),
     **dict.fromkeys(["Device", "DeviceType"], "calls are made on the rank's device, which torch.cuda.set_device chooses"),
-    **dict.fromkeys(["KernelBuilder", "pack", "Kernel"], _KERNELS),
     "ErrorCode": "failures raise mscclpp_rs.Error, whose kind says which it is",
-    "env": "variables are those of the system's environment, os.environ",
     "get_include": "headers of kernels are found by compile_native",
     "get_lib": "there is no library of C++",
     "is_bulk_supported": "no kernel uses bulk copies",
     "numa": "`mscclpp launch --bind` runs each rank near its device",
-    "npkit": "`mscclpp status` and `mscclpp analyze` show what ranks do and did",
 }
 
 

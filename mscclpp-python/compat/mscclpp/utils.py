@@ -1,13 +1,14 @@
-"""Conversions from types of PyTorch."""
+"""Conversions from types of PyTorch, and kernels of plain sources."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from mscclpp._core.kernel_builder import Kernel, KernelBuilder, pack
 from mscclpp._core.types import DataType, ReduceOp
 from mscclpp._left_out import why
 
-__all__ = ["is_torch_tensor", "torch_dtype_to_mscclpp_dtype", "torch_op_to_mscclpp_op"]
+__all__ = ["Kernel", "KernelBuilder", "is_torch_tensor", "pack", "torch_dtype_to_mscclpp_dtype", "torch_op_to_mscclpp_op"]
 
 
 def is_torch_tensor(tensor: object) -> bool:

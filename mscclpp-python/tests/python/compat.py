@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 from typing import Any
+from unittest import mock
 
 import mscclpp
 import mscclpp_rs
+from mscclpp._core.environment import Environment
 from mscclpp.default_algos import allgather_multi_nodes, allreduce_multi_nodes, reducescatter_multi_nodes
 from mscclpp.dsl import jit
 from mscclpp.language import *
@@ -268,13 +273,34 @@ class Names(unittest.TestCase):
     def test_names_that_are_left_out_say_what_to_use_instead(self) -> None:
         for module, name, instead in [
             (mscclpp, "ProxyService", "CommGroup"),
-            (mscclpp, "npkit", "mscclpp status"),
-            (mscclpp.utils, "KernelBuilder", "compile_native"),
+            (mscclpp, "Fifo", "CommGroup"),
+            (mscclpp, "numa", "mscclpp launch --bind"),
         ]:
             with self.assertRaisesRegex(AttributeError, instead):
                 getattr(module, name)
         with self.assertRaisesRegex(AttributeError, "no attribute 'nothing'$"):
             mscclpp.nothing  # noqa: B018
+
+    def test_arguments_are_packed_as_the_driver_takes_them(self) -> None:
+        array = memoryview(bytearray(8))
+        address = ctypes.c_size_t(1 << 40)
+        tensor = types.SimpleNamespace(data_ptr=lambda: 0x1122334455667788)
+        of_device = types.SimpleNamespace(__cuda_array_interface__={"data": (16, False)})
+        found = mscclpp.utils.pack(1, True, address, b"xy", tensor, of_device)
+        self.assertEqual(found, struct.pack("=iiQ2sQQ", 1, 1, 1 << 40, b"xy", 0x1122334455667788, 16))
+        with self.assertRaisesRegex(TypeError, "expected a number, bytes, an array or a tensor, found <memory"):
+            mscclpp.utils.pack(array)
+
+    def test_variables_are_read_once_and_cannot_be_changed(self) -> None:
+        variables = {"MSCCLPP_NPKIT_DUMP_DIR": "folder", "MSCCLPP_IB_GID_INDEX": "3", "MSCCLPP_CUDAIPC_USE_DEFAULT_STREAM": "true"}
+        with mock.patch.dict(os.environ, variables):
+            found = Environment()
+        self.assertEqual((found.npkit_dump_dir, found.ib_gid_index, found.cuda_ipc_use_default_stream, found.ibv_mode), ("folder", 3, 1, "host"))
+        with self.assertRaises(AttributeError):
+            found.debug = "INFO"  # type: ignore[misc]
+        self.assertIs(mscclpp.env(), mscclpp.env())
+        with mock.patch.dict(os.environ, {"MSCCLPP_IB_GID_INDEX": "x"}), self.assertRaisesRegex(ValueError, "expected a number, found 'x'"):
+            Environment()
 
     def test_modules_of_default_algorithms_have_their_functions(self) -> None:
         from mscclpp.comm import CommGroup

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from mscclpp._core.algorithm import Algorithm
 from mscclpp._core.comm import ExecutionPlan
 from mscclpp._core.native import HEADER, NativeModule
+from mscclpp._core.native_build import find_nvrtc
 from mscclpp._core.native_includes import source_text
 from mscclpp._core.native_module import load_module, module_image
 from mscclpp._core.native_source import has_host_code
@@ -74,7 +74,7 @@ class NativeCodeCompiler:
         compiler's messages if the source does not compile.
         """
         title, text = _text(name, file, source)
-        _find_nvrtc()
+        find_nvrtc()
         if has_host_code(text):
             return load_module(name, title, text, _folder(file), dict(headers or {}), dict(defines or {}))
         return NativeModule(name, title, text, dict(headers or {}), dict(defines or {}))
@@ -91,7 +91,7 @@ class NativeCodeCompiler:
     ) -> tuple[bytes, str]:
         """Returns machine code for devices of a compute capability, such as `(9, 0)`, and the output of the compiler. Needs no device."""
         title, text = _text(name, file, source)
-        _find_nvrtc()
+        find_nvrtc()
         if has_host_code(text):
             return module_image(name, title, text, _folder(file), dict(headers or {}), dict(defines or {}), capability)
         return compile_image(title, text, [HEADER, *(headers or {}).items()], list((defines or {}).items()), capability)
@@ -109,15 +109,3 @@ def _text(name: str, file: str | os.PathLike[str] | None, source: str | None) ->
 def _folder(file: str | os.PathLike[str] | None) -> Path:
     """Returns the folder of a source's own headers."""
     return Path.cwd() if file is None else Path(file).resolve().parent
-
-
-def _find_nvrtc() -> None:
-    """Names the library of NVRTC of the wheel `nvidia-cuda-nvrtc`, which the loader does not find, unless the user names one."""
-    if "MSCCLPP_NVRTC" in os.environ:
-        return
-    spec = importlib.util.find_spec("nvidia")
-    folders = spec.submodule_search_locations if spec is not None else None
-    for folder in folders or ():
-        for library in sorted(Path(folder).glob("*/lib/libnvrtc.so*"), reverse=True):
-            os.environ["MSCCLPP_NVRTC"] = str(library)
-            return

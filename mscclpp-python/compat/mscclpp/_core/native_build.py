@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from mscclpp_rs import Error, UnsupportedError
 
-__all__ = ["INCLUDE", "compiled", "device_headers"]
+__all__ = ["INCLUDE", "compiled", "device_headers", "find_nvrtc"]
 
 #: The folder of the C++ interface.
 INCLUDE = Path(str(resources.files("mscclpp").joinpath("include")))
@@ -34,6 +34,18 @@ def device_headers() -> tuple[tuple[str, str], ...]:
     """Returns name and text of the headers of the C++ interface, for the compiler of device code."""
     paths = sorted(path for path in INCLUDE.rglob("*") if path.suffix in (".hpp", ".h"))
     return tuple((path.relative_to(INCLUDE).as_posix(), path.read_text(encoding="utf-8")) for path in paths)
+
+
+def find_nvrtc() -> None:
+    """Names the library of NVRTC of the wheel `nvidia-cuda-nvrtc`, which the loader does not find, unless the user names one."""
+    if "MSCCLPP_NVRTC" in os.environ:
+        return
+    spec = importlib.util.find_spec("nvidia")
+    folders = spec.submodule_search_locations if spec is not None else None
+    for folder in folders or ():
+        for library in sorted(Path(folder).glob("*/lib/libnvrtc.so*"), reverse=True):
+            os.environ["MSCCLPP_NVRTC"] = str(library)
+            return
 
 
 def _compiler() -> str:

@@ -13,12 +13,16 @@ from mscclpp._core.native_items import Item, after_angles, items
 from mscclpp._core.native_tokens import Token, closing, tokens
 from mscclpp_rs import InvalidInputError
 
-__all__ = ["device_text", "has_host_code", "host_text"]
+__all__ = ["ENTRY", "device_text", "has_host_code", "host_text", "kernel_text"]
+
+#: The name of the kernel in a text of `kernel_text`.
+ENTRY = "mscclpp_kernel_0"
 
 _INCLUDE = re.compile(r"#\s*include\s*([<\"])([^>\"]+)[>\"]")
 _OF_DEVICES = frozenset({"__global__", "__device__", "__constant__", "__managed__"})
 _DEFINE = re.compile(r"#\s*define\s+\w+(?:\([^)]*\))?")
 _CONTINUED = re.compile(r"\\\r?\n")
+_HEAD = '#define MSCCLPP_DEVICE_COMPILE\n#include "mscclpp/native/entry.hpp"\n'
 # As compilers print it.
 _ANONYMOUS = re.compile(r"(\{anonymous\}|\(anonymous namespace\)|<unnamed>)::")
 # Attributes of kernels that have no meaning for the functions that kernels are made of.
@@ -194,8 +198,19 @@ def device_text(name: str, text: str, kernels: list[str]) -> str:
     # Names without a namespace find those of namespaces without a name.
     named = [_ANONYMOUS.sub("", kernel) for kernel in kernels]
     entries = [f"MSCCLPP_KERNEL(mscclpp_kernel_{number}, {kernel})" for number, kernel in enumerate(named)]
-    head = f'#define MSCCLPP_DEVICE_COMPILE\n#include "mscclpp/native/entry.hpp"\n#line 1 "{name}"\n'
-    return f"{head}{edits.made()}\n" + "".join(f"{entry}\n" for entry in entries)
+    return f'{_HEAD}#line 1 "{name}"\n{edits.made()}\n' + "".join(f"{entry}\n" for entry in entries)
+
+
+def kernel_text(name: str, text: str, kernel: str) -> str:
+    """Returns a source without host code in which `kernel` becomes `ENTRY`, whose argument has the bytes of the kernel's arguments."""
+    code, edits = tokens(text), _Edits(text)
+    for token in code:
+        if _INCLUDE.match(token.text) and not _is_of_devices(token):
+            edits.replace(token.begin, token.end, " ")
+    # Macros of the source may define kernels.
+    for part in (code, *(_macro(token) for token in code if token.kind == "directive")):
+        _adapt(part, Item(0, len(part), frozenset(), frozenset(), is_shared=False, is_scope=False), edits, name, text)
+    return f'{_HEAD}#line 1 "{name}"\n{edits.made()}\nMSCCLPP_KERNEL_OF_BYTES({ENTRY}, {kernel})\n'
 
 
 def _kept(found: list[Item], code: list[Token]) -> list[Item]:
@@ -217,10 +232,13 @@ def _kept(found: list[Item], code: list[Token]) -> list[Item]:
 
 def _is_device_directive(item: Item, code: list[Token]) -> bool:
     """Returns whether a directive is for device code: all but those that include headers of the host."""
-    token = code[item.begin]
-    include = _INCLUDE.match(token.text)
-    if token.kind != "directive" or include is None:
-        return token.kind == "directive"
+    return code[item.begin].kind == "directive" and _is_of_devices(code[item.begin])
+
+
+def _is_of_devices(directive: Token) -> bool:
+    include = _INCLUDE.match(directive.text)
+    if include is None:
+        return True
     is_of_devices = include[2].startswith("mscclpp/") and not include[2].startswith("mscclpp/ext/")
     return is_of_devices or include[2] in ("cuda_fp16.h", "cuda_bf16.h")
 

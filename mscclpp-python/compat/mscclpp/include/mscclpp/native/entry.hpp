@@ -1,4 +1,4 @@
-// How kernels begin: with one argument, a pack.
+// How kernels begin: with one argument, a pack or bytes.
 #pragma once
 #include "mscclpp/device.hpp"
 #include "mscclpp/native/pack.hpp"
@@ -20,6 +20,57 @@ DEV void enter(Kernel kernel, const Pack<First, Second, Rest...>& pack, const Be
   enter(kernel, pack.rest, before..., pack.first);
 }
 
+/// The bytes of a kernel's arguments, each at a multiple of its alignment, as CUDA's driver takes them in a buffer.
+template <unsigned kBytes>
+struct alignas(16) Bytes {
+  unsigned char values[kBytes == 0 ? 1 : kBytes];
+};
+
+/// Where an argument begins after those that end at a byte.
+template <typename T>
+constexpr unsigned begin_of(unsigned end) {
+  return (end + alignof(T) - 1) / alignof(T) * alignof(T);
+}
+
+/// Where the arguments of types end after those that end at a byte.
+template <unsigned kEnd, typename... Types>
+struct EndOf {
+  static constexpr unsigned kValue = kEnd;
+};
+template <unsigned kEnd, typename First, typename... Rest>
+struct EndOf<kEnd, First, Rest...> : EndOf<begin_of<First>(kEnd) + sizeof(First), Rest...> {};
+
+/// The arguments of a kernel, by the type of a pointer to it, and calls with them.
+template <typename Kernel>
+struct BytesOf;
+
+template <typename... Types>
+struct BytesOf<void (*)(Types...)> {
+  using Type = Bytes<EndOf<0, Types...>::kValue>;
+
+  template <typename Kernel>
+  DEV static void enter(Kernel kernel, const Type& bytes) {
+    Next<0, Types...>::enter(kernel, bytes.values);
+  }
+
+ private:
+  template <unsigned kEnd, typename... Left>
+  struct Next {
+    template <typename Kernel, typename... Before>
+    DEV static void enter(Kernel kernel, const unsigned char*, const Before&... before) {
+      kernel(before...);
+    }
+  };
+  template <unsigned kEnd, typename First, typename... Rest>
+  struct Next<kEnd, First, Rest...> {
+    template <typename Kernel, typename... Before>
+    DEV static void enter(Kernel kernel, const unsigned char* bytes, const Before&... before) {
+      constexpr unsigned kBegin = begin_of<First>(kEnd);
+      Next<kBegin + sizeof(First), Rest...>::enter(kernel, bytes, before..., *reinterpret_cast<const First*>(bytes + kBegin));
+    }
+  };
+};
+
 }  // namespace native
 }  // namespace mscclpp
 
@@ -36,5 +87,15 @@ DEV void enter(Kernel kernel, const Pack<First, Second, Rest...>& pack, const Be
   KERNEL(1024) name(KERNEL_PARAM name##_call call) {                                                    \
     MSCCLPP_BEGIN(call)                                                                                 \
     ::mscclpp::native::enter([](auto... arguments) { __VA_ARGS__(arguments...); }, call.arguments);     \
+  }                                                                                                     \
+  MSCCLPP_ANNOUNCE(name, name##_call)
+
+/// As above for a kernel whose arguments are bytes, which `launch_kernel` gets.
+#define MSCCLPP_KERNEL_OF_BYTES(name, ...)                                                              \
+  using name##_bytes = ::mscclpp::native::BytesOf<decltype(&__VA_ARGS__)>;                              \
+  using name##_call = ::mscclpp::native::Call<name##_bytes::Type>;                                      \
+  KERNEL(1024) name(KERNEL_PARAM name##_call call) {                                                    \
+    MSCCLPP_BEGIN(call)                                                                                 \
+    name##_bytes::enter([](auto... arguments) { __VA_ARGS__(arguments...); }, call.arguments);          \
   }                                                                                                     \
   MSCCLPP_ANNOUNCE(name, name##_call)
