@@ -151,6 +151,8 @@ part() {
         tests mscclpp-python --test torch -- --ignored pytorch_2.11.0
         [ -z "${MSCCLPP_SEEDS:-}" ] || tests mscclpp-python --test plans -- --ignored documents_of_8
         tests mscclpp-python --test plans -- --ignored native_modules_of_18
+        # A checkout of microsoft/mscclpp; with MSCCLPP_CUPY also its executor_test.py (docs/python-plans.md).
+        [ -z "${MSCCLPP_EXAMPLES:-}" ] || tests mscclpp-python --test plans -- --include-ignored of_the_reference
         cargo build --release -p mscclpp-python
         package=$(scripts/python-package.sh target/release/libmscclpp_rs.so)
         PYTHONPATH=$package "$python" -m mscclpp_rs launch -n 2 mscclpp-python/tests/jobs/large.py

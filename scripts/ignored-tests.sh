@@ -21,6 +21,7 @@ holds() {
     no-nm) ! command -v nm >/dev/null ;;
     no-pytorch-*) ! MSCCLPP_PYTHON_INSTALL=0 scripts/python-env.sh "${1#no-pytorch-}" >/dev/null 2>&1 ;;
     no-sglang | no-vllm | no-nccl4py) ! MSCCLPP_PYTHON_INSTALL=0 scripts/python-client.sh "${1#no-}" >/dev/null 2>&1 ;;
+    no-cupy) [ ! -x "${MSCCLPP_CUPY:-}" ] ;;
     no-chromium) ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null ;;
     no-mypy) ! MSCCLPP_PYTHON_INSTALL=0 scripts/python-mypy.sh >/dev/null 2>&1 ;;
     no-python) ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ;;

@@ -86,6 +86,7 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
     for (script, name) in [
         ("errors", "failures_of_native_algorithms_arrive_by_name_on_simulated_devices"),
         ("kernels", "kernels_of_native_algorithms_on_simulated_devices"),
+        ("plain", "kernels_of_plain_sources_on_simulated_devices"),
         ("default_algorithms", "default_algorithms_differ_on_simulated_devices"),
     ] {
         let script = sources().join(format!("tests/native/{script}.py"));
@@ -100,9 +101,20 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
         trials.push(if is_repeated { trial.with_ignored_flag(true) } else { trial });
     }
     let checkout = std::env::var_os("MSCCLPP_EXAMPLES").ok_or("MSCCLPP_EXAMPLES does not name a checkout");
-    let name = "examples_of_the_reference_run_on_simulated_devices".into();
-    let script = sources().join("tests/python/reference_examples.py");
-    trials.push(on_devices(name, &checkout.map_err(Into::into).and(python.clone()), package, script, None, 2, 1));
+    // As cargo runs tests in the folder of their package, other than the workspace.
+    let checkout = checkout.map(|path| sources().join("..").join(path)).map_err(String::from);
+    for (name, ranks, is_repeated) in
+        [("examples_of_the_reference", 2, false), ("example_of_8_ranks_of_the_reference", 8, true)]
+    {
+        let script = sources().join("tests/python/reference_examples.py");
+        let python = checkout.clone().and(python.clone());
+        let trial = on_devices(format!("{name}_run_on_simulated_devices"), &python, package, script, None, ranks, 1);
+        // That of eight ranks takes a minute.
+        trials.push(if is_repeated { trial.with_ignored_flag(true) } else { trial });
+    }
+    for plan in ["allgather_pkt", "allreduce"] {
+        trials.push(executor_test(plan, &checkout, package));
+    }
     let client = installed("python-client.sh", "sglang");
     if let Err(reason) = &client {
         println!("tests of SGLang are ignored: {reason}");
@@ -223,6 +235,39 @@ fn on_devices(
         }
     };
     Trial::test(name, test).with_ignored_flag(is_ignored)
+}
+
+/// A test that runs the reference's `executor_test.py` as it stands, under `mpirun` on simulated devices, with what a program of the
+/// reference prints. `MSCCLPP_CUPY` names a Python with cupy, whose runtime is shared, and mpi4py.
+fn executor_test(plan: &'static str, checkout: &Result<PathBuf, String>, package: &Result<PathBuf, String>) -> Trial {
+    let python = std::env::var_os("MSCCLPP_CUPY").ok_or("MSCCLPP_CUPY does not name a Python with cupy and mpi4py");
+    let python = devices().and(python.map(PathBuf::from).map_err(String::from));
+    let needed = checkout.clone().and_then(|checkout| Ok((checkout, python?, package.clone()?)));
+    let is_ignored = needed.is_err();
+    let test = move || {
+        let (checkout, python, package) = needed?;
+        let made = tempfile::tempdir()?;
+        let command = r#"set -e
+            plan=$3/plan.json
+            "$0" "$1/python/mscclpp/language/tests/single_node/$2.py" --name "$2" --num_gpus 2 >"$plan"
+            exec mpirun --allow-run-as-root --oversubscribe -np 2 "$0" "$1/python/test/executor_test.py" \
+                -path "$plan" --size 64K --in_place --n_iters 2 --n_graph_iters 2"#;
+        let output = Command::new("timeout")
+            .arg(TIMEOUT)
+            .arg(sources().join("../scripts/simulated-cuda.sh"))
+            .args(["--nccl", "--", "bash", "-c", command])
+            .args([&python, &checkout, Path::new(plan), made.path()])
+            .envs([("PROFILE", "dev"), ("PYTHONDONTWRITEBYTECODE", "1")])
+            .env("PYTHONPATH", package)
+            .output()?;
+        let text = text(&output);
+        // A wrong result ends a rank by an assertion of its kernel.
+        match output.status.success() && text.matches("Execution time: ").count() == 2 {
+            true => Ok(()),
+            false => Err(Failed::from(format!("{}:\n{text}", output.status))),
+        }
+    };
+    Trial::test(format!("executor_test_of_the_reference_runs_{plan}"), test).with_ignored_flag(is_ignored)
 }
 
 fn text(output: &Output) -> String {
