@@ -178,6 +178,14 @@ static inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream
 static inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return mscclpp::native::Driver::call("cuEventSynchronize", event);
 }
+static inline cudaError_t cudaEventQuery(cudaEvent_t event) { return mscclpp::native::Driver::call("cuEventQuery", event); }
+static inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  return mscclpp::native::Driver::call("cuEventElapsedTime", milliseconds, begin, end);
+}
+static inline cudaError_t cudaStreamQuery(cudaStream_t stream) { return mscclpp::native::Driver::call("cuStreamQuery", stream); }
+static inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0) {
+  return mscclpp::native::Driver::call("cuStreamWaitEvent", stream, event, flags);
+}
 static inline cudaError_t cudaEventDestroy(cudaEvent_t event) { return mscclpp::native::Driver::call("cuEventDestroy_v2", event); }
 
 static inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
