@@ -18,6 +18,7 @@ from mscclpp._core import native_module
 from mscclpp._core.native_build import compiled
 from mscclpp._core.native_host import HostCommunicator
 from mscclpp._core.native_includes import with_own_headers
+from mscclpp._core.native_macros import with_device_macros
 from mscclpp._core.native_source import device_text, has_host_code, host_text
 
 ALGORITHM = """
@@ -103,6 +104,24 @@ class Division(unittest.TestCase):
             with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, f"x.cu:2: {message}; write both in one text"):
                 host_text("x.cu", f"\n{macro}\n")
 
+    def test_macros_that_stand_for_device_code_become_their_texts(self) -> None:
+        for macros, use, expected in (
+            ("#define DEV __device__ inline", "DEV int f();", "__device__ inline int f();"),
+            ("#define K(T, ...) __global__ void k_##T(T* x) { f(#T, __VA_ARGS__); }", "K(int,\n  g(1, 2), 3)", '__global__ void k_int(int* x) { f("int", g(1, 2), 3); }'),
+            ("#define D __device__\n#define F(name) \\\n  D int name() \\\n  { return 1; }", "F(f)", "__device__ int f() { return 1; }"),
+            ("#define D __device__ D\n#undef X", "D D", "__device__ D __device__ D"),
+            # Others stay: of the host, with several definitions, without arguments, not defined any more.
+            ("#define H host()", "H;", "H;"),
+            ("#ifdef X\n#define D __device__\n#else\n#define D __device__ inline\n#endif", "D int x;", "D int x;"),
+            ("#define K(x) __global__ x", "K;", "K;"),
+            ("#define D __device__\n#undef D", "D int x;", "D int x;"),
+        ):
+            found = with_device_macros("x.cu", f"{macros}\n{use}\nlast;")
+            self.assertEqual(found, f"{macros}\n{expected}{chr(10) * use.count(chr(10))}\nlast;")
+        bomb = "#define M0 __device__ x\n" + "".join(f"#define M{at + 1} M{at} M{at}\n" for at in range(40))
+        with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, "x.cu: expected at most [0-9]+ characters of macros"):
+            with_device_macros("x.cu", f"{bomb}M40")
+
     def test_host_code_has_no_bodies_of_device_functions(self) -> None:
         text = """
 template <int N = 4>
@@ -149,7 +168,7 @@ PYBIND11_MODULE(x, m) { m.def("f", [] { return 1; }); }
                 "enum class Mode { kFirst };",
                 "__device__ void   k(Alias a) { MSCCLPP_SHARED(part,  float part[4]); if (Mode::kFirst == f()) part[0] = 1; }",
                 "}",
-                "MSCCLPP_KERNEL(mscclpp_kernel_0, ns::k)",
+                "namespace ns { MSCCLPP_KERNEL(mscclpp_kernel_0, ns::k) }",
             ],
         )
         self.assertIn("#include <mscclpp/core.hpp>", found)
@@ -205,14 +224,25 @@ PYBIND11_MODULE(x, m) { m.def("f", [] { return 1; }); }
 
     def test_any_text_is_divided_or_refused(self) -> None:
         seeds = ["<<<", ">>>", "{", "}", "(", ")", "template", "<", ">", "__global__", "__shared__", ";", "=", '"', "R\"(", "'", "#", "\n", "::", "a"]
+        seeds += ["\n#define a __global__", "\n#define f(a, ...) __device__ a ## #a __VA_ARGS__", "f", ",", "\\\n"]
         generator = random.Random(12345)
         for _ in range(3000):
             text = " ".join(generator.choices(seeds, k=12))
-            for divide in (lambda text=text: host_text("x.cu", text), lambda text=text: device_text("x.cu", text, [])):
+            divisions = (with_device_macros, host_text, lambda name, text: device_text(name, text, []))
+            for divide in divisions:
                 try:
-                    divide()
+                    divide("x.cu", text)
                 except mscclpp_rs.InvalidInputError:
                     pass
+
+    def test_headers_beside_the_source_tell_whether_it_has_host_code(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "x.cu"
+            source.write_text('#include "own.hpp"\n__global__ void k() {}\n')
+            (Path(folder) / "own.hpp").write_text("#include <Python.h>\nstatic_assert(sizeof(int) == 1);\n")
+            # The host's compiler reports it.
+            with self.assertRaisesRegex(mscclpp_rs.Error, "own.hpp:2:.*static assertion failed"):
+                mscclpp.compile_native.compile_image("x", source, capability=(9, 0))
 
     def test_headers_beside_the_source_are_part_of_it(self) -> None:
         with tempfile.TemporaryDirectory() as name:
@@ -326,7 +356,7 @@ class HostCode(unittest.TestCase):
             source = THROWING
             for key, value in (RIGHT | {"THROWN": thrown}).items():
                 source = source.replace(key, value)
-            library, functions, _ = native_module._host_library("name", "name.cu", source, Path.cwd(), {})
+            library, functions = native_module._host_library("name", "name.cu", source, {})
             self.addCleanup(library.release)
             made = ctypes.PyDLL(str(library.path)).made
             made.restype = ctypes.py_object

@@ -13,6 +13,7 @@ from mscclpp._core.comm import ExecutionPlan
 from mscclpp._core.native import HEADER, NativeModule
 from mscclpp._core.native_build import find_nvrtc
 from mscclpp._core.native_includes import source_text
+from mscclpp._core.native_macros import whole_text
 from mscclpp._core.native_module import load_module, module_image
 from mscclpp._core.native_source import has_host_code
 from mscclpp.language.program import CollectiveProgram
@@ -50,9 +51,9 @@ class DslCompiler:
 class NativeCodeCompiler:
     """`mscclpp.compile_native`: compiles CUDA sources, and loads their kernels on the current device.
 
-    A source that includes headers of the C++ interface (`mscclpp/...`), pybind11's or Python's has host code: the host's C++ compiler makes
-    a module of Python of it. Other sources have kernels alone, and may include the headers of the device code and `mscclpp_native.h`. NVRTC
-    compiles device code. All is cached between processes (`MSCCLPP_CACHE`).
+    A source that includes headers of the C++ interface (`mscclpp/...`), pybind11's or Python's, itself or by a header beside it, has host code:
+    the host's C++ compiler makes a module of Python of it. Other sources have kernels alone, and may include the headers of the device code
+    and `mscclpp_native.h`. NVRTC compiles device code. All is cached between processes (`MSCCLPP_CACHE`).
     """
 
     def __call__(self, name: str, file: str | os.PathLike[str] | None = None, **options: Any) -> NativeModule | ModuleType:
@@ -76,7 +77,7 @@ class NativeCodeCompiler:
         title, text = _text(name, file, source)
         find_nvrtc()
         if has_host_code(text):
-            return load_module(name, title, text, _folder(file), dict(headers or {}), dict(defines or {}))
+            return load_module(name, title, text, dict(headers or {}), dict(defines or {}))
         return NativeModule(name, title, text, dict(headers or {}), dict(defines or {}))
 
     def compile_image(
@@ -93,7 +94,7 @@ class NativeCodeCompiler:
         title, text = _text(name, file, source)
         find_nvrtc()
         if has_host_code(text):
-            return module_image(name, title, text, _folder(file), dict(headers or {}), dict(defines or {}), capability)
+            return module_image(name, title, text, dict(headers or {}), dict(defines or {}), capability)
         return compile_image(title, text, [HEADER, *(headers or {}).items()], list((defines or {}).items()), capability)
 
 
@@ -102,10 +103,6 @@ def _text(name: str, file: str | os.PathLike[str] | None, source: str | None) ->
     if (file is None) == (source is None):
         raise ValueError(f"{name}: expected a file or a source")
     if file is None:
-        return f"{name}.cu", str(source)
-    return Path(file).name, source_text(Path(file))
-
-
-def _folder(file: str | os.PathLike[str] | None) -> Path:
-    """Returns the folder of a source's own headers."""
-    return Path.cwd() if file is None else Path(file).resolve().parent
+        return f"{name}.cu", whole_text(f"{name}.cu", str(source), Path.cwd())
+    path = Path(file).resolve()
+    return path.name, whole_text(path.name, source_text(path), path.parent)

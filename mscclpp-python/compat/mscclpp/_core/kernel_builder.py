@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mscclpp._core.native_build import device_headers, find_nvrtc
-from mscclpp._core.native_includes import source_text, with_own_headers
+from mscclpp._core.native_includes import source_text
+from mscclpp._core.native_macros import whole_text
 from mscclpp._core.native_source import ENTRY, kernel_text
 from mscclpp_rs import UnsupportedError
 from mscclpp_rs._native import KernelModule
@@ -56,7 +57,7 @@ class KernelBuilder:
         path = Path(file_dir or "", file).resolve()
         macros = sorted((name, str(value)) for name, value in (macro_dict or {}).items())
         find_nvrtc()
-        text = with_own_headers(path.name, source_text(path), path.parent)
+        text = whole_text(path.name, source_text(path), path.parent)
         self._kernel = Kernel(KernelModule(path.name, kernel_text(path.name, text, kernel_name), list(device_headers()), macros))
 
     def get_compiled_kernel(self) -> Kernel:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from mscclpp._core.native import HEADER
 from mscclpp._core.native_build import Library, compiled, device_headers
 from mscclpp._core.native_host import HostCommunicator
-from mscclpp._core.native_includes import with_own_headers
 from mscclpp._core.native_source import device_text, host_text
 from mscclpp._core.types import DataType, ReduceOp
 from mscclpp_rs import Error, UnsupportedError
@@ -53,7 +52,7 @@ class _Functions:
         return function
 
 
-def load_module(name: str, title: str, text: str, folder: Path, headers: dict[str, str], defines: dict[str, str]) -> ModuleType:
+def load_module(name: str, title: str, text: str, headers: dict[str, str], defines: dict[str, str]) -> ModuleType:
     """Compiles a source with host code and returns its module, whose kernels are loaded on the current device.
 
     Raises `UnsupportedError` without devices or if a compiler or headers are missing, `InvalidInputError` for a source that cannot be divided,
@@ -64,10 +63,10 @@ def load_module(name: str, title: str, text: str, folder: Path, headers: dict[st
             "compile_native: expected a CUDA device, found none: kernels run on devices; compile for a device of another machine with "
             "`compile_native.compile_image`"
         )
-    library, functions, code = _host_library(name, title, text, folder, defines)
+    library, functions = _host_library(name, title, text, defines)
     try:
         kernels = functions.kernels()
-        module = KernelModule(title, device_text(title, code, kernels), _headers(headers), list(defines.items()))
+        module = KernelModule(title, device_text(title, text, kernels), _headers(headers), list(defines.items()))
         functions.bind([module.function(f"mscclpp_kernel_{number}") for number in range(len(kernels))])
         _functions.append(functions)
         return _imported(name, title, library.path)
@@ -76,22 +75,20 @@ def load_module(name: str, title: str, text: str, folder: Path, headers: dict[st
 
 
 def module_image(
-    name: str, title: str, text: str, folder: Path, headers: dict[str, str], defines: dict[str, str], capability: tuple[int, int]
+    name: str, title: str, text: str, headers: dict[str, str], defines: dict[str, str], capability: tuple[int, int]
 ) -> tuple[bytes, str]:
     """Returns machine code of a source with host code, and the output of the compiler."""
-    library, functions, code = _host_library(name, title, text, folder, defines)
+    library, functions = _host_library(name, title, text, defines)
     try:
-        return compile_image(title, device_text(title, code, functions.kernels()), _headers(headers), list(defines.items()), capability)
+        return compile_image(title, device_text(title, text, functions.kernels()), _headers(headers), list(defines.items()), capability)
     finally:
         library.release()
 
 
-def _host_library(name: str, title: str, text: str, folder: Path, defines: dict[str, str]) -> tuple[Library, _Functions, str]:
-    """Returns the library and its functions, and the source with the headers of its folder."""
-    code = with_own_headers(title, text, folder)
-    library = compiled(name, title, host_text(title, code), defines)
+def _host_library(name: str, title: str, text: str, defines: dict[str, str]) -> tuple[Library, _Functions]:
+    library = compiled(name, title, host_text(title, text), defines)
     try:
-        return library, _Functions(library.path), code
+        return library, _Functions(library.path)
     except OSError as error:
         library.release()
         raise Error(f"compile_native: the library of `{title}` cannot be loaded: {error}", "system", operation="compile_native") from error

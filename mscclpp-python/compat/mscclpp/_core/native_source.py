@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 from mscclpp._core.native_items import Item, after_angles, items
-from mscclpp._core.native_tokens import Token, closing, tokens
+from mscclpp._core.native_macros import macro_tokens
+from mscclpp._core.native_tokens import Edits, Token, closing, tokens
 from mscclpp_rs import InvalidInputError
 
 __all__ = ["ENTRY", "device_text", "has_host_code", "host_text", "kernel_text"]
@@ -20,8 +21,6 @@ ENTRY = "mscclpp_kernel_0"
 
 _INCLUDE = re.compile(r"#\s*include\s*([<\"])([^>\"]+)[>\"]")
 _OF_DEVICES = frozenset({"__global__", "__device__", "__constant__", "__managed__"})
-_DEFINE = re.compile(r"#\s*define\s+\w+(?:\([^)]*\))?")
-_CONTINUED = re.compile(r"\\\r?\n")
 _HEAD = '#define MSCCLPP_DEVICE_COMPILE\n#include "mscclpp/native/entry.hpp"\n'
 # As compilers print it.
 _ANONYMOUS = re.compile(r"(\{anonymous\}|\(anonymous namespace\)|<unnamed>)::")
@@ -36,35 +35,9 @@ def has_host_code(text: str) -> bool:
     return any(name == "Python.h" or name.startswith(("mscclpp/", "pybind11/")) for name in names)
 
 
-class _Edits:
-    """Replacements of parts of a text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._edits: list[tuple[int, int, str]] = []
-
-    def replace(self, begin: int, end: int, by: str) -> None:
-        """Replaces a part, and keeps its lines."""
-        lines = self._text.count("\n", begin, end) - by.count("\n")
-        self._edits.append((begin, end, by + "\n" * lines))
-
-    def insert(self, at: int, text: str) -> None:
-        """Inserts a text before what is at an index."""
-        self._edits.append((at, at, text))
-
-    def made(self) -> str:
-        parts, at = [], 0
-        for begin, end, by in sorted(self._edits):
-            # Of two that overlap, the first one contains the other.
-            if begin >= at:
-                parts += [self._text[at:begin], by]
-                at = end
-        return "".join([*parts, self._text[at:]])
-
-
 def host_text(name: str, text: str) -> str:
     """Returns what the host's compiler compiles."""
-    code, edits = tokens(text), _Edits(text)
+    code, edits = tokens(text), Edits(text)
     for index, token in enumerate(code):
         if token.text in ("__global__", "__device__"):
             body = _body(code, index)
@@ -72,26 +45,13 @@ def host_text(name: str, text: str) -> str:
                 end = closing(code, body, name, text)
                 edits.replace(code[body].end, code[end].begin, "")
         elif token.kind == "directive":
-            _launch_by_calls(_macro(token), edits, name, text)
+            _launch_by_calls(macro_tokens(token), edits, name, text)
     _launch_by_calls(code, edits, name, text)
     head = f'#include <mscclpp/native/launch.hpp>\n#line 1 "{name}"\n'
     return f"{head}{edits.made()}\n#include <mscclpp/native/module.hpp>\n"
 
 
-def _macro(token: Token) -> list[Token]:
-    """Returns the tokens of the text of a macro that a directive defines; none of other directives."""
-    # Of the same length, so that tokens stay where they are.
-    text = _CONTINUED.sub(lambda match: " " * len(match[0]), token.text)
-    define = _DEFINE.match(text)
-    if define is None:
-        return []
-    # The first sign may be an operator of macros, which is no directive.
-    code = tokens(f";{text[define.end() :]}")[1:]
-    begin = token.begin + define.end() - 1
-    return [Token(found.kind, found.text, begin + found.begin, begin + found.end) for found in code]
-
-
-def _launch_by_calls(code: list[Token], edits: _Edits, name: str, text: str) -> None:
+def _launch_by_calls(code: list[Token], edits: Edits, name: str, text: str) -> None:
     """Makes calls of the launches in the text of a source or of a macro."""
     for index, token in enumerate(code):
         if token.text == "__noinline__":
@@ -188,7 +148,7 @@ def device_text(name: str, text: str, kernels: list[str]) -> str:
     """Returns what the compiler of device code compiles: `kernels` become `mscclpp_kernel_0` and so on, each with one argument."""
     code = tokens(text)
     kept = _kept(items(code, name, text), code)
-    edits, at = _Edits(text), 0
+    edits, at = Edits(text), 0
     for item in kept:
         begin, end = code[item.begin].begin, code[item.end - 1].end
         edits.replace(at, begin, " ")
@@ -197,19 +157,23 @@ def device_text(name: str, text: str, kernels: list[str]) -> str:
     edits.replace(at, len(text), " ")
     # Names without a namespace find those of namespaces without a name.
     named = [_ANONYMOUS.sub("", kernel) for kernel in kernels]
-    entries = [f"MSCCLPP_KERNEL(mscclpp_kernel_{number}, {kernel})" for number, kernel in enumerate(named)]
+    entries = [_in_namespace(kernel, f"MSCCLPP_KERNEL(mscclpp_kernel_{number}, {kernel})") for number, kernel in enumerate(named)]
     return f'{_HEAD}#line 1 "{name}"\n{edits.made()}\n' + "".join(f"{entry}\n" for entry in entries)
+
+
+def _in_namespace(kernel: str, entry: str) -> str:
+    """Returns an entry in the namespace of its kernel: compilers print templates among template arguments without their namespaces."""
+    namespace = kernel.partition("<")[0].rpartition("::")[0].removeprefix("::")
+    return f"namespace {namespace} {{ {entry} }}" if namespace else entry
 
 
 def kernel_text(name: str, text: str, kernel: str) -> str:
     """Returns a source without host code in which `kernel` becomes `ENTRY`, whose argument has the bytes of the kernel's arguments."""
-    code, edits = tokens(text), _Edits(text)
+    code, edits = tokens(text), Edits(text)
     for token in code:
         if _INCLUDE.match(token.text) and not _is_of_devices(token):
             edits.replace(token.begin, token.end, " ")
-    # Macros of the source may define kernels.
-    for part in (code, *(_macro(token) for token in code if token.kind == "directive")):
-        _adapt(part, Item(0, len(part), frozenset(), frozenset(), is_shared=False, is_scope=False), edits, name, text)
+    _adapt(code, Item(0, len(code), frozenset(), frozenset(), is_shared=False, is_scope=False), edits, name, text)
     return f'{_HEAD}#line 1 "{name}"\n{edits.made()}\nMSCCLPP_KERNEL_OF_BYTES({ENTRY}, {kernel})\n'
 
 
@@ -243,7 +207,7 @@ def _is_of_devices(directive: Token) -> bool:
     return is_of_devices or include[2] in ("cuda_fp16.h", "cuda_bf16.h")
 
 
-def _adapt(code: list[Token], item: Item, edits: _Edits, name: str, text: str) -> None:
+def _adapt(code: list[Token], item: Item, edits: Edits, name: str, text: str) -> None:
     """Makes functions of the kernels of an item, and declares shared memory by a macro."""
     index = item.begin
     while index < item.end:
@@ -267,7 +231,7 @@ def _ends_statement(code: list[Token], at: int) -> bool:
     return token.kind == "directive" or token.text in (";", "{", "}") or token.text == ":" and not is_scope
 
 
-def _declare_shared(code: list[Token], at: int, item: Item, edits: _Edits, name: str, text: str) -> int:
+def _declare_shared(code: list[Token], at: int, item: Item, edits: Edits, name: str, text: str) -> int:
     """Declares a variable of shared memory by a macro. Returns the index of the token before the semicolon."""
     line = text.count("\n", 0, code[at].begin) + 1
     # The declaration, with its attributes and without words for the storage.

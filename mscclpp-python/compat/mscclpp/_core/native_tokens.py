@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mscclpp_rs import InvalidInputError
 
-__all__ = ["CLOSING", "Token", "closing", "tokens"]
+__all__ = ["CLOSING", "Edits", "Token", "closing", "tokens"]
 
 _TOKEN = re.compile(
     r"""
@@ -33,6 +33,32 @@ class Token:
     text: str
     begin: int
     end: int
+
+
+class Edits:
+    """Replacements of parts of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._edits: list[tuple[int, int, str]] = []
+
+    def replace(self, begin: int, end: int, by: str) -> None:
+        """Replaces a part, and keeps its lines."""
+        lines = self._text.count("\n", begin, end) - by.count("\n")
+        self._edits.append((begin, end, by + "\n" * lines))
+
+    def insert(self, at: int, text: str) -> None:
+        """Inserts a text before what is at an index."""
+        self._edits.append((at, at, text))
+
+    def made(self) -> str:
+        parts, at = [], 0
+        for begin, end, by in sorted(self._edits):
+            # Of two that overlap, the first one contains the other.
+            if begin >= at:
+                parts += [self._text[at:begin], by]
+                at = end
+        return "".join([*parts, self._text[at:]])
 
 
 def tokens(text: str) -> list[Token]:
