@@ -2,6 +2,7 @@
 #pragma once
 #include "mscclpp/core.hpp"
 #include "mscclpp/gpu_utils.hpp"
+#include "mscclpp/semaphore.hpp"
 #include "mscclpp/switch_channel_device.hpp"
 
 namespace mscclpp {
@@ -13,13 +14,17 @@ struct SwitchChannel {
 #if !defined(MSCCLPP_DEVICE_COMPILE)
   SwitchChannel(void* device, std::shared_ptr<void> multicast, std::size_t bytes)
       : device_(device), multicast_(std::move(multicast)), bytes_(bytes) {}
-  DeviceHandle deviceHandle() const { return {device_, multicast_.get(), bytes_}; }
+  DeviceHandle deviceHandle() const { return {device_, multicast_.get(), bytes_, peers_.get(), num_peers_}; }
   void* getDevicePtr() { return device_; }
 
  private:
+  friend class NvlsConnection;
+
   void* device_;
   std::shared_ptr<void> multicast_;
   std::size_t bytes_;
+  std::shared_ptr<MemoryDevice2DeviceSemaphoreDeviceHandle> peers_;
+  std::size_t num_peers_ = 0;
 #endif
 };
 
@@ -28,7 +33,29 @@ struct SwitchChannel {
 /// The ranks whose memory switch channels reach.
 class NvlsConnection {
  public:
-  explicit NvlsConnection(native::HostPtr host) : host_(std::move(host)) {}
+  explicit NvlsConnection(Communicator& communicator) : host_(communicator.host()) {
+    const int rank = communicator.bootstrap()->getRank(), ranks = communicator.bootstrap()->getNranks();
+    std::vector<std::shared_future<Connection>> connections;
+    for (int peer = 0; peer < ranks; ++peer) {
+      if (peer != rank) connections.push_back(communicator.connect(Transport::CudaIpc, peer));
+    }
+    std::vector<std::shared_future<Semaphore>> futures;
+    for (const auto& connection : connections) {
+      futures.push_back(communicator.buildSemaphore(connection.get(), communicator.remoteRankOf(connection.get())));
+    }
+    std::vector<MemoryDevice2DeviceSemaphore> semaphores;
+    std::vector<MemoryDevice2DeviceSemaphoreDeviceHandle> handles;
+    for (const auto& future : futures) {
+      semaphores.emplace_back(future.get());
+      handles.push_back(semaphores.back().deviceHandle());
+    }
+    num_peers_ = handles.size();
+    if (handles.empty()) return;
+    auto memory = detail::gpuCallocShared<MemoryDevice2DeviceSemaphoreDeviceHandle>(handles.size());
+    gpuMemcpy(memory.get(), handles.data(), handles.size(), cudaMemcpyHostToDevice);
+    // The semaphores exist as long as a channel has the handles.
+    peers_ = {memory.get(), [memory, semaphores = std::move(semaphores)](void*) {}};
+  }
 
   /// Binds memory of a `GpuBuffer`. A call of all ranks, with as many bytes and in the same order.
   SwitchChannel bindAllocatedMemory(CUdeviceptr device, std::size_t size) {
@@ -39,11 +66,16 @@ class NvlsConnection {
     if (!PyArg_ParseTuple(bound.get(), "KO", &address, &window)) throw native::PythonError::taken();
     // Bound as long as a channel has it.
     auto keep = [window = native::Object::borrowed(window)](void*) {};
-    return {reinterpret_cast<void*>(device), std::shared_ptr<void>(reinterpret_cast<void*>(address), std::move(keep)), size};
+    SwitchChannel made(reinterpret_cast<void*>(device), std::shared_ptr<void>(reinterpret_cast<void*>(address), std::move(keep)), size);
+    made.peers_ = peers_;
+    made.num_peers_ = num_peers_;
+    return made;
   }
 
  private:
   native::HostPtr host_;
+  std::shared_ptr<MemoryDevice2DeviceSemaphoreDeviceHandle> peers_;
+  std::size_t num_peers_ = 0;
 };
 
 /// Connects ranks by a switch: all ranks of the communicator, each once.
@@ -56,7 +88,7 @@ inline std::shared_ptr<NvlsConnection> connectNvlsCollective(std::shared_ptr<Com
                     std::to_string(ranks.size()) + " ranks",
                 ErrorCode::InvalidUsage);
   }
-  return std::make_shared<NvlsConnection>(comm->host());
+  return std::make_shared<NvlsConnection>(*comm);
 }
 
 #endif

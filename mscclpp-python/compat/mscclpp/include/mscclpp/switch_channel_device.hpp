@@ -2,6 +2,7 @@
 #pragma once
 #include "mscclpp/device.hpp"
 #include "mscclpp/gpu_data_types.hpp"
+#include "mscclpp/semaphore_device.hpp"
 
 namespace mscclpp {
 
@@ -135,8 +136,26 @@ struct SwitchChannelDeviceHandle {
   void* devicePtr;
   void* mcPtr;
   size_t bufferSize;
+  /// Semaphores with each of the other ranks, which all channels of a connection share.
+  MemoryDevice2DeviceSemaphoreDeviceHandle* peers_;
+  size_t numPeers_;
 
 #if defined(MSCCLPP_DEVICE_COMPILE)
+  /// Signals all other ranks, after this thread's writes. Each rank waits as often as each signals.
+  DEV void signal() {
+    for (size_t peer = 0; peer < numPeers_; ++peer) peers_[peer].signal();
+  }
+  DEV void relaxedSignal() {
+    for (size_t peer = 0; peer < numPeers_; ++peer) peers_[peer].relaxedSignal();
+  }
+  /// Waits for a signal of every other rank. The timeout of the communicator limits it, not the number of checks.
+  DEV void wait(int64_t = -1) {
+    for (size_t peer = 0; peer < numPeers_; ++peer) peers_[peer].wait();
+  }
+  DEV void relaxedWait(int64_t = -1) {
+    for (size_t peer = 0; peer < numPeers_; ++peer) peers_[peer].relaxedWait();
+  }
+
   /// Returns the sums of the vectors of all ranks: `f32x4`, `f16x8`, … The order of the ranks is unspecified.
   template <typename V>
   DEV V reduce(uint64_t index) {
