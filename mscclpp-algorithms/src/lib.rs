@@ -113,7 +113,7 @@ static ALL: &[BuiltinAlgorithm] = &[
 ];
 
 /// The algorithms whose sizes are counts, which launches pass.
-static COUNTED: &[BuiltinAlgorithm] = &[alltoallv::pull::ENTRY, alltoallv::direct::ENTRY];
+static COUNTED: &[BuiltinAlgorithm] = &[alltoallv::pull::ENTRY, alltoallv::direct::ENTRY, alltoallv::staged::ENTRY];
 
 /// Returns the algorithms whose sizes are counts, which launches pass; [`all`] does not contain them.
 pub fn counted() -> &'static [BuiltinAlgorithm] {

@@ -2,6 +2,8 @@
 
 pub(super) mod direct;
 pub(super) mod pull;
+pub(super) mod staged;
 
 pub use direct::alltoallv_direct;
 pub use pull::alltoallv_pull;
+pub use staged::alltoallv_staged;
