@@ -55,6 +55,20 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
         "for (uint64_t done = 0; done < len && !cache().failed;) {",
         "if (instr.flags & kFlagThenSignal) {\n      push_trigger(launch, fifo, 0, 0, 0, id_at(launch, instr.first_id + i).counter);\n    }\n    for (uint64_t done = 0; done < len && !cache().failed;) {",
     ),
+    (
+        "counts_of_the_other_direction",
+        "counts.h",
+        "instr.count * area.ranks + instr.body",
+        "instr.body * area.ranks + instr.count",
+    ),
+    ("parts_at_the_beginning", "counts.h", "rank * ranks + peer, sum);", "rank * ranks + peer, 0);"),
+    ("limit_of_counts_not_compared", "counts.h", "exceeds |= count > most;", ""),
+    (
+        "counts_not_awaited",
+        "counts.h",
+        "await_counter(launch, area_of(launch, rank).row(sequence, peer), sequence + 1, WaitKind::kCounts, peer);",
+        "",
+    ),
 ];
 
 /// Bugs of switch channels with multicast objects, in the same form.

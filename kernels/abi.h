@@ -51,6 +51,14 @@ constexpr uint8_t kFlagThenFlush = 4;
 /// Bit of `Instr.flags`: an operand is packets.
 constexpr uint8_t kFlagUsesPackets = 8;
 
+/// Bit of `Instr.flags`: chunks of inputs and outputs begin where the counts of those before them end.
+constexpr uint8_t kFlagPacked = 16;
+
+/// Words of a row of counts before its counts; rows are whole lines of words.
+constexpr uint32_t kCountHead = 3;
+
+constexpr uint32_t kCountLine = 8;
+
 /// What an instruction does.
 enum class Opcode : uint8_t {
   kNop = 0,
@@ -73,6 +81,8 @@ enum class Opcode : uint8_t {
   kRelease = 15,
   kBarrier = 16,
   kLoop = 17,
+  kExchangeCounts = 18,
+  kCopyCounted = 19,
 };
 
 /// How two elements are combined.
@@ -102,6 +112,16 @@ enum class WaitKind : uint32_t {
   kBarrier = 3,
   kPacket = 4,
   kProxy = 5,
+  kCounts = 6,
+};
+
+/// What counts of a launch exceed.
+enum class CountLimit : uint64_t {
+  /// The maximum of a count.
+  kEntry = 1,
+  /// What a rank's input, or its output, has room for.
+  kInput = 2,
+  kOutput = 3,
 };
 
 /// A thread block.
@@ -158,9 +178,10 @@ struct Instr {
   /// Slice of every operand: index and number of slices.
   uint32_t slice_index;
   uint32_t slice_of;
-  /// Thread blocks of a barrier; chunks of a loop; of a reduction, a bit for each of its first 32 sources that is packets.
+  /// Thread blocks of a barrier; chunks of a loop; of a reduction, a bit for each of its first 32 sources that is packets; the
+  /// sender of a count.
   uint32_t count;
-  /// Instructions of a loop's body.
+  /// Instructions of a loop's body; the receiver of a count.
   uint32_t body;
   /// Chunks of the first source.
   uint32_t size;
@@ -301,7 +322,7 @@ struct WaitReport {
   WaitKind kind;
   /// The instruction and its iteration.
   uint32_t instr;
-  /// Channel, semaphore or barrier; the operand of a packet; the FIFO of a proxy.
+  /// Channel, semaphore or barrier; the operand of a packet; the FIFO of a proxy; the rank of a row of counts.
   uint32_t id;
   uint64_t iteration;
   /// Number of the packet in its operand.
@@ -325,6 +346,57 @@ static_assert(sizeof(WaitReport) == 64 &&
                   offsetof(WaitReport, launch) == 48 &&
                   offsetof(WaitReport, reserved) == 56,
               "WaitReport differs from the host's");
+
+/// What a rank passes to a launch of a plan with counts.
+struct CountParams {
+  /// Address of its counts; 0: it passes none.
+  uint64_t given;
+  /// Address where the counts of what it receives are stored; 0: nowhere.
+  uint64_t received;
+  /// Bytes of its input and output.
+  uint64_t input;
+  uint64_t output;
+  /// Bytes of a count: 4 or 8.
+  uint64_t width;
+  /// Elements of what it counts: 1, or those of a row.
+  uint64_t unit;
+};
+static_assert(sizeof(CountParams) == 48 &&
+                  alignof(CountParams) == 8 &&
+                  offsetof(CountParams, given) == 0 &&
+                  offsetof(CountParams, received) == 8 &&
+                  offsetof(CountParams, input) == 16 &&
+                  offsetof(CountParams, output) == 24 &&
+                  offsetof(CountParams, width) == 32 &&
+                  offsetof(CountParams, unit) == 40,
+              "CountParams differs from the host's");
+
+/// Counts that exceed what a launch has room for, in mapped host memory.
+struct CountReport {
+  /// The `CountLimit`; 0: there is no report. Stored last.
+  uint64_t state;
+  /// The rank that passed the count, or whose buffer it is.
+  uint64_t rank;
+  uint64_t demand;
+  uint64_t room;
+  /// The other rank of the count; of a sum, of its largest part.
+  uint64_t peer;
+  uint64_t part;
+  /// Counted from 1.
+  uint64_t launch;
+  uint64_t reserved;
+};
+static_assert(sizeof(CountReport) == 64 &&
+                  alignof(CountReport) == 8 &&
+                  offsetof(CountReport, state) == 0 &&
+                  offsetof(CountReport, rank) == 8 &&
+                  offsetof(CountReport, demand) == 16 &&
+                  offsetof(CountReport, room) == 24 &&
+                  offsetof(CountReport, peer) == 32 &&
+                  offsetof(CountReport, part) == 40 &&
+                  offsetof(CountReport, launch) == 48 &&
+                  offsetof(CountReport, reserved) == 56,
+              "CountReport differs from the host's");
 
 /// A queue from the thread blocks of a rank to the host's proxy.
 struct Fifo {
@@ -390,7 +462,9 @@ struct LaunchParams {
   /// Address of the address of a table of the memory for packets on this device, of all launches of the plan: the number of
   /// areas, of their vectors, then the address and the vectors of each.
   uint64_t packets;
-  /// Address of a table that replaces `bases` if there are more than `kInlineRanks` ranks; otherwise 0.
+  /// Address of a table of a plan with counts: the area of every rank, then its `CountReport`; otherwise 0.
+  uint64_t counts;
+  /// Address of a table that replaces `bases` if these have too little room; otherwise 0.
   uint64_t table;
   /// Addresses of the `LaunchState`, of a `WaitReport` per thread block, and of the `AbortFlags`.
   uint64_t state;
@@ -428,7 +502,7 @@ struct LaunchParams {
   /// For each multicast group of the device, the distances from the input and from the output of the first member that
   /// operations name to the multicast address of the same bytes; 0: there is none.
   uint64_t multicast[8];
-  /// Addresses of input and output of every rank.
+  /// Addresses of input and output of every rank; with counts, then a `CountParams` of every rank.
   uint64_t bases[64];
   /// Addresses of plain scratch and packets of every rank.
   uint64_t scratch_bases[64];

@@ -6,6 +6,7 @@
 #pragma once
 #include "clear.h"
 #include "channel.h"
+#include "counts.h"
 #include "load_cache.h"
 #include "switch.h"
 
@@ -220,6 +221,8 @@ DEV void execute(const LaunchParams& launch, const Instr& instr, const Range& ra
     case Opcode::kPort: return port(launch, instr, at, len);
     case Opcode::kSwitchForward: return forward_by_switch(launch, instr, at, len);
     case Opcode::kBarrier: return barrier_wait(launch, id_at(launch, instr.first_id), instr.count);
+    case Opcode::kExchangeCounts: return exchange_counts(launch, sizeof(typename Arith::T), instr.flags & kFlagPacked);
+    case Opcode::kCopyCounted: return copy_counted(launch, instr, sizeof(typename Arith::T));
     default: return synchronize(launch, instr.opcode, instr.flags, instr.first_id, instr.ids);
   }
 }

@@ -205,6 +205,11 @@ impl Reader<'_> {
             let expected = format!("launch, {}, {}", self.id(&instr)?, instr.count);
             return if arguments == expected { Ok(instr) } else { Err("a barrier differs".into()) };
         }
+        if name == "exchange_counts" {
+            let instr = self.next(|action| action == Opcode::ExchangeCounts)?;
+            let expected = format!("launch, sizeof(Arith::T), {}", self.program.is_packed());
+            return if arguments == expected { Ok(instr) } else { Err("an exchange of counts differs".into()) };
+        }
         if name == "synchronize_as" {
             let instr = self.next(|action| sync_name(action).is_some())?;
             let (name, flags) = sync_name(instr.action).ok_or("another operation is executed")?;
@@ -212,8 +217,9 @@ impl Reader<'_> {
             let same = arguments == expected && constants == format!("<Opcode::{name}, {flags}>");
             return if same { Ok(instr) } else { Err("a synchronization differs".into()) };
         }
-        let instr =
-            self.next(|action| !matches!(action, Opcode::Nop | Opcode::Barrier) && sync_name(action).is_none())?;
+        let instr = self.next(|action| {
+            !matches!(action, Opcode::Nop | Opcode::Barrier | Opcode::ExchangeCounts) && sync_name(action).is_none()
+        })?;
         if self.data(&instr)? == line { Ok(instr) } else { Err("a transfer differs".into()) }
     }
 
@@ -232,6 +238,9 @@ impl Reader<'_> {
         let needed = srcs.len() as u32 + dsts.len() as u32;
         let index = (instr.operands + repeated).checked_sub(first).filter(|index| index + needed <= count);
         let index = index.ok_or("the cache lacks an operand")?;
+        if instr.counted.is_some() {
+            return Ok("copy_counted(launch, all_instrs(launch)[pc()], sizeof(Arith::T));".into());
+        }
         let at = self.at - 1;
         let (number, size) = (self.number(at), srcs.first().map_or(0, |src| src.size));
         let mut slices =

@@ -109,8 +109,8 @@ pub mod runtime {
     #[cfg(feature = "cuda")]
     pub mod cuda {
         pub use mscclpp_exec::cuda::{
-            Buffers, Device, DeviceBuffer, DeviceMut, DeviceRef, DeviceSlice, DeviceVec, DeviceView, DeviceViewMut,
-            Event, Executor, Graph, Options, PreparedPlan, Properties, Registered, Stream,
+            Buffers, Device, DeviceBuffer, DeviceCounts, DeviceMut, DeviceRef, DeviceSlice, DeviceVec, DeviceView,
+            DeviceViewMut, Event, Executor, Graph, Options, PreparedPlan, Properties, Registered, Stream,
         };
 
         /// Tensors of other libraries.

@@ -13,6 +13,7 @@ use mscclpp_exec::{DataType, Message};
 
 use super::CACHE;
 use super::bits::Pair;
+use super::counts;
 use super::seeds::some_seed_finds;
 
 pub(crate) fn tests() -> Vec<Trial> {
@@ -57,6 +58,9 @@ fn run(device: &Device, prepare: PrepareOptions) -> Result<(), Failed> {
             assert_eq!(pair.run.specialized().is_ok(), prepare.specialize, "{:?}", pair.run.specialized());
             pair.check(3)?;
         }
+    }
+    if !prepare.specialize {
+        counts::exchange(device, short)?;
     }
     Ok(())
 }

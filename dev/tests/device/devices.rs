@@ -107,7 +107,7 @@ fn devices(seed: u64, count: u32, options: Options) -> Result<Vec<Device>, Faile
 }
 
 /// An executor whose ranks are on the devices of these numbers.
-fn world(seed: u64, map: &[usize]) -> Result<Executor, Failed> {
+pub(crate) fn world(seed: u64, map: &[usize]) -> Result<Executor, Failed> {
     let devices = devices(seed, map.iter().max().map_or(0, |&last| last as u32 + 1), Options::default())?;
     let ranks: Vec<_> = map.iter().map(|&number| devices[number].clone()).collect();
     Ok(Executor::with_devices(&ranks, cuda::Options::default())?)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
-use super::{bits, graphs, native, plans, specialized, stalls, streams, timeline, worlds};
+use super::{bits, counts, graphs, native, plans, specialized, stalls, streams, timeline, worlds};
 
 /// Timeout for incorrect plans on a device that no tool slows down, and on simulated devices, which have a clock of their own.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_millis(200);
@@ -67,6 +67,7 @@ pub(crate) fn tests() -> Vec<Test> {
         graphs::tests(),
         timeline::tests(),
         stalls::tests(),
+        counts::tests(),
         bits::tests(),
         specialized::tests(),
         native::tests(),

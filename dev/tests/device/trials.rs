@@ -11,7 +11,7 @@ use mscclpp_exec::cuda::{CudaUnavailable, Device};
 use super::devices::seeds_of_case;
 use super::suite::STALL_TIMEOUT;
 use super::{
-    CACHE, Rig, Test, accesses, at, bugs, capture_modes, communicator, connections, deadlocks, devices, faults,
+    CACHE, Rig, Test, accesses, at, bugs, capture_modes, communicator, connections, counts, deadlocks, devices, faults,
     machines, mock, nodes, planted, processes, prologue, rehearsal, starts, suite, switches, tensors, threads,
 };
 
@@ -83,6 +83,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         accesses::tests(seeds.clone()),
         prologue::tests(),
         devices::tests(seeds.clone()),
+        counts::on_several_devices(seeds.clone()),
         tensors::tests(),
         machines::tests(),
         rehearsal::tests(),

@@ -21,6 +21,9 @@ pub fn check_nodes(program: &ResolvedPlan, nodes: &[u32]) -> Result<(), Error> {
             let dsts = program.dsts(instr).iter().filter(|_| !ports);
             let mut ranks = program.srcs(instr).iter().chain(dsts).map(|operand| operand.rank);
             let reached = ranks.find(|&rank| on_different_nodes(rank, code.rank));
+            // Counts are exchanged in memory of all ranks.
+            let mut all = (0..program.shape.ranks).filter(|_| instr.action == Opcode::ExchangeCounts);
+            let reached = reached.or_else(|| all.find(|&rank| on_different_nodes(rank, code.rank)));
             let signals = matches!(instr.action, Opcode::Signal { .. } | Opcode::Wait { .. });
             let channels = program.ids(instr).iter().filter(|_| signals);
             let mut channels = channels.map(|&channel| &program.channels[channel as usize]);

@@ -59,6 +59,13 @@ mscclpp_core::device_opcodes! { abi! {
 
         /// Bit of `Instr::flags`: an operand is packets.
         FLAG_USES_PACKETS: u8 = 8;
+
+        /// Bit of `Instr::flags`: chunks of inputs and outputs begin where the counts of those before them end.
+        FLAG_PACKED: u8 = 16;
+
+        /// Words of a row of counts before its counts; rows are whole lines of words.
+        COUNT_HEAD: u32 = 3;
+        COUNT_LINE: u32 = 8;
     }
 
     enums {
@@ -89,6 +96,16 @@ mscclpp_core::device_opcodes! { abi! {
             BARRIER = 3;
             PACKET = 4;
             PROXY = 5;
+            COUNTS = 6;
+        }
+
+        /// What counts of a launch exceed.
+        CountLimit: u64 {
+            /// The maximum of a count.
+            ENTRY = 1;
+            /// What a rank's input, or its output, has room for.
+            INPUT = 2;
+            OUTPUT = 3;
         }
     }
 
@@ -132,9 +149,10 @@ mscclpp_core::device_opcodes! { abi! {
             /// Slice of every operand: index and number of slices.
             slice_index: u32,
             slice_of: u32,
-            /// Thread blocks of a barrier; chunks of a loop; of a reduction, a bit for each of its first 32 sources that is packets.
+            /// Thread blocks of a barrier; chunks of a loop; of a reduction, a bit for each of its first 32 sources that is packets; the
+            /// sender of a count.
             count: u32,
-            /// Instructions of a loop's body.
+            /// Instructions of a loop's body; the receiver of a count.
             body: u32,
             /// Chunks of the first source.
             size: u32,
@@ -213,13 +231,44 @@ mscclpp_core::device_opcodes! { abi! {
             kind: WaitKind,
             /// The instruction and its iteration.
             instr: u32,
-            /// Channel, semaphore or barrier; the operand of a packet; the FIFO of a proxy.
+            /// Channel, semaphore or barrier; the operand of a packet; the FIFO of a proxy; the rank of a row of counts.
             id: u32,
             iteration: u64,
             /// Number of the packet in its operand.
             detail: u64,
             expected: u64,
             seen: u64,
+            /// Counted from 1.
+            launch: u64,
+            reserved: u64,
+        }
+
+        /// What a rank passes to a launch of a plan with counts.
+        CountParams (48, 8) {
+            /// Address of its counts; 0: it passes none.
+            given: u64,
+            /// Address where the counts of what it receives are stored; 0: nowhere.
+            received: u64,
+            /// Bytes of its input and output.
+            input: u64,
+            output: u64,
+            /// Bytes of a count: 4 or 8.
+            width: u64,
+            /// Elements of what it counts: 1, or those of a row.
+            unit: u64,
+        }
+
+        /// Counts that exceed what a launch has room for, in mapped host memory.
+        CountReport (64, 8) {
+            /// The `CountLimit`; 0: there is no report. Stored last.
+            state: u64,
+            /// The rank that passed the count, or whose buffer it is.
+            rank: u64,
+            demand: u64,
+            room: u64,
+            /// The other rank of the count; of a sum, of its largest part.
+            peer: u64,
+            part: u64,
             /// Counted from 1.
             launch: u64,
             reserved: u64,
@@ -251,7 +300,7 @@ mscclpp_core::device_opcodes! { abi! {
         }
 
         /// Kernel parameters: a plan bound to sizes and buffers.
-        LaunchParams (2376, 8) {
+        LaunchParams (2384, 8) {
             /// Address of a record for each thread block, of `record_bytes` each: its `Block`, then as many of its first
             /// instructions, operands and ids as all records have room for.
             records: u64,
@@ -272,7 +321,9 @@ mscclpp_core::device_opcodes! { abi! {
             /// Address of the address of a table of the memory for packets on this device, of all launches of the plan: the number of
             /// areas, of their vectors, then the address and the vectors of each.
             packets: u64,
-            /// Address of a table that replaces `bases` if there are more than `INLINE_RANKS` ranks; otherwise 0.
+            /// Address of a table of a plan with counts: the area of every rank, then its `CountReport`; otherwise 0.
+            counts: u64,
+            /// Address of a table that replaces `bases` if these have too little room; otherwise 0.
             table: u64,
             /// Addresses of the `LaunchState`, of a `WaitReport` per thread block, and of the `AbortFlags`.
             state: u64,
@@ -310,7 +361,7 @@ mscclpp_core::device_opcodes! { abi! {
             /// For each multicast group of the device, the distances from the input and from the output of the first member that
             /// operations name to the multicast address of the same bytes; 0: there is none.
             multicast: [u64; 2 * MAX_GROUPS as usize],
-            /// Addresses of input and output of every rank.
+            /// Addresses of input and output of every rank; with counts, then a `CountParams` of every rank.
             bases: [u64; 2 * INLINE_RANKS as usize],
             /// Addresses of plain scratch and packets of every rank.
             scratch_bases: [u64; 2 * INLINE_RANKS as usize],

@@ -41,10 +41,10 @@ impl Binding {
         self.slices.get(rank as usize).copied().unwrap_or([DeviceSlice::EMPTY; 2])
     }
 
-    /// Creates a binding; `own` are the slices of this process' ranks.
+    /// Creates a binding; `own` are the slices of this process' ranks, and `lens` those of all ranks, unless they may differ.
     pub(super) fn new(
         world: &Arc<Inner>,
-        lens: [u64; 2],
+        lens: Option<[u64; 2]>,
         own: Result<Vec<[DeviceSlice; 2]>, Error>,
         switches: &Switches<'_>,
     ) -> Result<Self, Error> {
@@ -58,8 +58,9 @@ impl Binding {
         let mut slices = Vec::with_capacity(all.len());
         for (rank, memories) in (0_u32..).zip(all) {
             let pair: [DeviceSlice; 2] = memories.try_into().map_err(|_| group.malformed(rank))?;
-            if let Some(number) = (0..2).find(|&number| pair[number].bytes != lens[number]) {
-                let (expected, found) = (lens[number], pair[number].bytes);
+            let wrong = lens.and_then(|lens| (0..2).find(|&at| pair[at].bytes != lens[at]).map(|at| (at, lens[at])));
+            if let Some((number, expected)) = wrong {
+                let found = pair[number].bytes;
                 let error = Error::BufferSize { rank, buffer: ["input", "output"][number], expected, found };
                 return Err(group.abort(error));
             }
@@ -142,7 +143,7 @@ impl Buffers {
         let slice = |memory: &Storage, bytes| DeviceSlice { bytes, ..memory.as_slice() };
         let pair = |[first, second]: &[Storage; 2]| [slice(first, lens[0]), slice(second, lens[1])];
         let slices = memories.as_ref().map(|all| all.iter().map(pair).collect()).map_err(Clone::clone);
-        let binding = Binding::new(world, lens, slices, switches)?;
+        let binding = Binding::new(world, Some(lens), slices, switches)?;
         Ok(Self { dtype, binding, _memories: memories?, parts, unused: Unused::default() })
     }
 

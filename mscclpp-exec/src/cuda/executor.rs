@@ -553,10 +553,6 @@ impl Inner {
             return Err(Error::RankCountMismatch { plan: plan.name().to_owned(), expected, found });
         }
         let program = resolve(plan)?;
-        if program.is_counted {
-            let what = "sizes that are counts, which devices do not support, expected fixed sizes".into();
-            return Err(Error::InvalidPlan { path: "the whole plan".into(), what });
-        }
         let Params { scratch, .. } = self.params(&program, message)?;
         let context = Arc::new(PlanState::new(self, program, scratch)?);
         contexts.push(Arc::clone(&context));

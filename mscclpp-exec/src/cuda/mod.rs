@@ -28,6 +28,7 @@ mod addresses;
 mod buffers;
 pub mod channels;
 mod connected;
+mod counts;
 mod executor;
 mod flat_mapping;
 mod ipc;
@@ -58,6 +59,7 @@ pub mod jit {
 }
 
 pub use buffers::{Binding, Buffers};
+pub use counts::DeviceCounts;
 #[doc(hidden)]
 pub use executor::WeakExecutor;
 pub use executor::{Executor, Options, PrepareOptions};
@@ -96,7 +98,7 @@ pub use peer_window::PeerWindow;
 pub use prepared_plan::PreparedPlan;
 pub use specialize::{NotSpecialized, specialized_source};
 #[doc(hidden)]
-pub use staged::{Access, Staged, StagedPart, lent_slices, part_slices};
+pub use staged::{Access, LentCounts, Staged, StagedPart, lent_slices, part_slices};
 pub use switch::SwitchPath;
 #[doc(hidden)]
 pub use timeline::Recorder;

@@ -13,13 +13,14 @@ pub(super) use self::device::DevicePlanState;
 use self::device::{Contents, DeviceTables, NodeLinks};
 pub(super) use self::scratch::Places;
 use self::scratch::{Scratch, ScratchMemory, allocation_size};
+use super::counts::CountReports;
 use super::executor::Inner;
 use super::ipc::PeerMemory;
 use super::nodes::Markers;
 use super::proxy::{Failure, Proxies};
 use super::switch::Groups;
 use super::tables::{Counters, Tables};
-use mscclpp_base::error::{Error, LaunchAborted, Stall};
+use mscclpp_base::error::{CountOverflow, Error, LaunchAborted, Stall};
 use mscclpp_base::interpret::check_nodes;
 use mscclpp_base::interpret::{ResolvedPlan, Space};
 use mscclpp_base::passes::insert_launch_barriers::{
@@ -42,6 +43,8 @@ pub(super) struct PlanState {
     signals: u64,
     /// The `AbortFlags`.
     flags: Arc<MappedMemory>,
+    /// Of a plan with counts.
+    counts: Option<CountReports>,
     /// Whether other devices take part.
     spans: bool,
     /// This process' rank in its group; 0 without a group.
@@ -121,6 +124,11 @@ impl PlanState {
         let initial = counters.initial(&program);
         let parts = || -> Result<_, Error> {
             let flags = Arc::new(MappedMemory::new(world.devices[0].driver(), 64)?);
+            let reports = program.is_counted.then(|| CountReports::new(world.devices[0].driver(), world.ranks));
+            let reports = reports.transpose()?;
+            let areas = (0..).zip(&counters_at).map(|(rank, of)| of + counters.count_area(rank));
+            let counts: Vec<u64> = areas.chain(reports.iter().flat_map(CountReports::addresses)).collect();
+            let counts = &counts[..if program.is_counted { counts.len() } else { 0 }];
             let part = |((&number, memory), distances): ((&u32, DeviceTables), &abi::Distances)| {
                 let mark = marks.get(number as usize).copied().flatten();
                 let markers = mark.map(|mark| mark.map(|mark| memory.counters() + counters.inbound(mark)));
@@ -138,6 +146,7 @@ impl PlanState {
                         counters_at[rank as usize]
                     }),
                     counters: &initial,
+                    counts,
                     scratch: &scratch::table(&addresses, distances),
                     zeros: &own.ranges(world, number),
                 };
@@ -145,9 +154,9 @@ impl PlanState {
             };
             let devices = world.numbers.iter().zip(memories).zip(&multicasts.distances);
             let parts = devices.map(part).collect::<Result<Vec<_>, Error>>()?;
-            Ok((parts, flags))
+            Ok((parts, flags, reports))
         };
-        let (parts, flags) = world.agree(&format!("tables of plan `{}`", program.plan.name()), parts())?;
+        let (parts, flags, reports) = world.agree(&format!("tables of plan `{}`", program.plan.name()), parts())?;
         if let Some(group) = several {
             group.connect_nodes(parts.iter().find_map(|part: &DevicePlanState| part.proxies.as_ref()))?;
         }
@@ -182,6 +191,7 @@ impl PlanState {
             begins,
             signals,
             flags,
+            counts: reports,
             spans,
             rank,
             scratch: Mutex::new(scratch),
@@ -196,6 +206,11 @@ impl PlanState {
     /// Records that a launch was captured: its scratch is kept.
     pub(super) fn keep_for_graphs(&self) {
         self.is_captured.store(true, Relaxed);
+    }
+
+    /// Returns the counts of the first launch in which they exceeded what it had room for, since the last call.
+    pub(super) fn take_overflow(&self) -> Option<CountOverflow> {
+        self.counts.as_ref().and_then(CountReports::take)
     }
 
     /// Returns whether a launch aborted.

@@ -4,6 +4,7 @@ use mscclpp_base::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 use mscclpp_base::interpret::program::{Block, ResolvedPlan};
 use mscclpp_base::interpret::report::{Key, Releases, released_by};
 use mscclpp_base::interpret::{AgentState, Params};
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_cuda::abi;
 
 /// Describes what thread blocks, by their number in the resolved plan, were waiting for when they aborted.
@@ -28,6 +29,10 @@ pub(super) fn stall(
         blocked.iter_mut().filter(|blocked| !absent.is_empty() && blocked.unblocked_by == UnblockedBy::Nothing)
     {
         blocked.waits_for = WaitsFor::Peers { ranks: absent.to_vec() };
+        blocked.unblocked_by = UnblockedBy::PeerStart;
+    }
+    for blocked in blocked.iter_mut().filter(|blocked| blocked.kind == OpKind::ExchangeCounts) {
+        // A rank gives its counts when it starts.
         blocked.unblocked_by = UnblockedBy::PeerStart;
     }
     blocked.sort_by_key(|blocked| matches!(blocked.unblocked_by, UnblockedBy::Operation { .. }));
@@ -101,6 +106,7 @@ fn blocked(
             }
             None => (WaitsFor::Proxy, None),
         },
+        abi::WaitKind::COUNTS => (WaitsFor::Peers { ranks: vec![report.id] }, None),
         _ => (WaitsFor::Proxy, None),
     };
     BlockedThreadBlock {

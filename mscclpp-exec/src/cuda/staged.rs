@@ -5,7 +5,9 @@ use std::sync::Arc;
 use mscclpp_core::collective::{Collective, CollectiveKind};
 
 use super::buffers::Binding;
+use super::counts::DeviceCounts;
 use super::prepared_plan::PreparedPlan;
+use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
 use mscclpp_cuda::buffer::DeviceBuffer;
 use mscclpp_cuda::device::stream::Stream;
@@ -40,6 +42,19 @@ impl StagedPart<'_> {
     }
 }
 
+/// Counts in lent memory.
+#[derive(Clone, Copy)]
+pub struct LentCounts<'a> {
+    /// Elements for each rank.
+    pub sent: &'a Lent<'a>,
+    /// Elements from each rank, which the launch writes.
+    pub received: &'a Lent<'a>,
+    /// Type of the counts.
+    pub dtype: DataType,
+    /// Elements of what a count counts.
+    pub unit: u64,
+}
+
 /// How a launch uses memory that callers lend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -70,7 +85,7 @@ impl PreparedPlan {
         }
     }
 
-    /// Enqueues a launch of a plan with [`Access::Own`] on parts of lent memory; in place, `output` alone.
+    /// Enqueues a launch of a plan with [`Access::Own`] on parts of lent memory; in place, `output` alone; with counts, if the plan has them.
     ///
     /// # Errors
     /// As [`launch_bound`](Self::launch_bound).
@@ -79,6 +94,7 @@ impl PreparedPlan {
         &mut self,
         input: Option<StagedPart<'_>>,
         output: StagedPart<'_>,
+        counts: Option<LentCounts<'_>>,
         stream: &Stream,
     ) -> Result<(), Error> {
         let own = part_slices(input, output)?;
@@ -87,9 +103,13 @@ impl PreparedPlan {
         if !self.own_buffers_only {
             return Err(Error::Internal("a plan that accesses buffers of other ranks".into()));
         }
+        let counts = counts.map(|LentCounts { sent, received, dtype, unit }| {
+            let [sent, received] = [sent, received].map(|lent| lent.as_slice());
+            DeviceCounts { sent, received, dtype, unit }
+        });
         // SAFETY: no operation accesses the buffers of other ranks, and those of this rank are lent memory, which exists until
-        // the launch is complete, as its trait guarantees.
-        unsafe { self.launch(ranks, stream) }
+        // the launch is complete, as its trait guarantees; so are its counts.
+        unsafe { self.launch_on(ranks, counts.as_slice(), None, stream) }
     }
 
     /// Binds the plan to the first bytes of two buffers. A call of all ranks.

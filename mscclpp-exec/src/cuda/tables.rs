@@ -13,6 +13,8 @@ pub(super) struct Counters {
     channels: u64,
     semaphores: u64,
     barriers: u64,
+    /// Ranks whose counts are exchanged.
+    counts: u64,
 }
 
 impl Counters {
@@ -21,18 +23,32 @@ impl Counters {
             channels: program.channels.len() as u64,
             semaphores: program.semaphores.len() as u64,
             barriers: program.barriers.len() as u64,
+            counts: if program.is_counted { program.shape.ranks.into() } else { 0 },
         }
     }
 
     /// Returns the bytes of all of them.
     pub(super) fn bytes(&self) -> u64 {
-        (2 * self.channels + self.semaphores + self.barriers + 1) * SPACING
+        self.count_area(self.counts as u32)
+    }
+
+    /// Returns the offset of a rank's area for the exchange of counts (`kernels/counts.h`).
+    pub(super) fn count_area(&self, rank: u32) -> u64 {
+        let line = u64::from(abi::COUNT_LINE);
+        let row = (u64::from(abi::COUNT_HEAD) + self.counts).next_multiple_of(line);
+        let words = line + self.counts * (2 * row + 3 * self.counts);
+        self.unused() + SPACING + u64::from(rank) * (8 * words).next_multiple_of(SPACING)
+    }
+
+    /// Returns the offset of a counter that is never read.
+    fn unused(&self) -> u64 {
+        (2 * self.channels + self.semaphores + self.barriers) * SPACING
     }
 
     /// Returns the offset of the signals that arrived at a channel; where a channel has no pair, of a counter that is
     /// never read.
     pub(super) fn inbound(&self, channel: u32) -> u64 {
-        if channel == UNPAIRED { self.bytes() - SPACING } else { u64::from(channel) * SPACING }
+        if channel == UNPAIRED { self.unused() } else { u64::from(channel) * SPACING }
     }
 
     /// Returns the offset of the waits begun at a channel.
@@ -198,11 +214,13 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
     let mut operands = program.srcs(instr).iter().chain(program.dsts(instr));
     let packets = operands.any(|operand| operand.space == Space::Packets);
     let first_srcs = (0..32).zip(&program.srcs(instr)[repeated as usize..]);
+    let (count, body) = instr.counted.map_or((instr.count, instr.body), |count| (count.sender, count.receiver));
+    let is_sized = instr.counted.is_none();
     let packet_srcs = first_srcs.fold(0, |mask, (at, src)| mask | u32::from(src.space == Space::Packets) << at);
     abi::Instr {
         opcode,
         reduce: instr.reduce.into(),
-        flags: flags | flag(packets, abi::FLAG_USES_PACKETS),
+        flags: flags | flag(packets, abi::FLAG_USES_PACKETS) | flag(program.is_packed(), abi::FLAG_PACKED),
         kind: instr.kind as u8,
         cached: 0,
         operands: instr.operands + repeated,
@@ -212,9 +230,10 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
         ids: instr.ids,
         slice_index: instr.slice.0,
         slice_of: instr.slice.1,
-        count: if opcode == abi::Opcode::REDUCE { packet_srcs } else { instr.count },
-        body: instr.body,
-        size: program.srcs(instr).first().map_or(0, |src| src.size),
+        count: if opcode == abi::Opcode::REDUCE { packet_srcs } else { count },
+        body,
+        // The device finds out how many bytes of a counted chunk there are.
+        size: program.srcs(instr).first().filter(|_| is_sized).map_or(0, |src| src.size),
         unit: instr.unit,
         loop_header: 0,
         src_group: 0,

@@ -286,6 +286,8 @@ macro_rules! device_opcodes {
                 RELEASE = 15;
                 BARRIER = 16;
                 LOOP = 17;
+                EXCHANGE_COUNTS = 18;
+                COPY_COUNTED = 19;
             }
             $($rest)*
         }
@@ -309,7 +311,7 @@ impl Opcode {
         matches!(self, Self::Port { .. } | Self::PortForward | Self::PortSignal)
     }
 
-    /// Returns its number on devices; a number that none has for an instruction that devices lack.
+    /// Returns its number on devices.
     pub const fn on_device(self) -> u8 {
         device_opcodes! { numbers! {} }
         match self {
@@ -329,7 +331,8 @@ impl Opcode {
             Self::Release => RELEASE,
             Self::Barrier => BARRIER,
             Self::Loop => LOOP,
-            Self::ExchangeCounts | Self::Transfer(Transfer::CopyCounted) => u8::MAX,
+            Self::ExchangeCounts => EXCHANGE_COUNTS,
+            Self::Transfer(Transfer::CopyCounted) => COPY_COUNTED,
         }
     }
 }

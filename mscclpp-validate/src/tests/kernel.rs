@@ -18,6 +18,10 @@ fn specialized_kernels_execute_the_operations_of_the_plan() {
             Err(invalid) => panic!("{name}: {invalid}"),
         }
     }
+    for algorithm in algorithms::counted() {
+        let plan = algorithm.compile_tree(algorithm.spec(3, 3), &[]).expect("it compiles");
+        validate_kernel(&plan, Message::new(DataType::F32, 3 * 4096)).unwrap_or_else(|invalid| panic!("{invalid}"));
+    }
     println!("{validated} kernels");
     assert!(validated > 200);
 }
@@ -26,9 +30,13 @@ fn specialized_kernels_execute_the_operations_of_the_plan() {
 /// statement. A cache that is loaded with more than the operations need is not a fault.
 #[test]
 fn injected_faults_in_specialized_kernels_are_detected() {
-    for (name, ranks) in
-        [("allreduce_all_pairs", 3), ("allreduce_packets", 3), ("allreduce_ring", 3), ("allgather_ring_ports", 2)]
-    {
+    for (name, ranks) in [
+        ("allreduce_all_pairs", 3),
+        ("allreduce_packets", 3),
+        ("allreduce_ring", 3),
+        ("allgather_ring_ports", 2),
+        ("alltoallv_staged", 3),
+    ] {
         let algorithm = algorithms::find(name).expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
         let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, ranks), &arguments).expect("it compiles"));

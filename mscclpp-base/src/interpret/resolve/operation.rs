@@ -47,6 +47,10 @@ impl Resolver {
         }
         if at.kind.is_counted() {
             let Some(count) = view.count() else { return at.error("no count") };
+            let (most, ranks) = (count.sender.max(count.receiver), self.program.shape.ranks);
+            if most >= ranks {
+                return at.error(format!("a count of rank {most} of {ranks} ranks"));
+            }
             let instr = self.last();
             instr.counted = Some(count);
             let sizes = (srcs, dsts);

@@ -362,7 +362,7 @@ impl Connection {
         }
         let BoundPlan { plan, .. } = entry.bound_plan()?;
         if plan.access() == Access::Own {
-            plan.launch_own(input.map(part), part(output), call.stream)?;
+            plan.launch_own(input.map(part), part(output), None, call.stream)?;
             entry.launched(call, launched);
             return Ok(());
         }

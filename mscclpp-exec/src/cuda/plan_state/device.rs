@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::PlanState;
+use crate::cuda::counts::CountReports;
 use crate::cuda::executor::Inner;
 use crate::cuda::ipc::IpcGroup;
 use crate::cuda::nodes::{Ends, Markers, NodeConnections, Traffic};
@@ -60,6 +61,8 @@ struct Offsets {
     instrs: u64,
     operands: u64,
     ids: u64,
+    /// Of a plan with counts.
+    counts: Option<u64>,
     /// Where they end.
     bytes: u64,
 }
@@ -70,6 +73,8 @@ pub(super) struct Contents<'a> {
     pub(super) operands: &'a [abi::Operand],
     pub(super) ids: &'a [abi::Id],
     pub(super) counters: &'a [u64],
+    /// None without counts.
+    pub(super) counts: &'a [u64],
     pub(super) scratch: &'a [u64],
     /// Other memory that is cleared: addresses and bytes.
     pub(super) zeros: &'a [(u64, u64)],
@@ -119,6 +124,7 @@ impl DeviceTables {
         at.instrs = at.add::<abi::Instr>(program.instrs.len());
         at.operands = at.add::<abi::Operand>(program.operands.len());
         at.ids = at.add::<abi::Id>(program.ids.len());
+        at.counts = program.is_counted.then(|| at.add::<u64>(CountReports::table_len(world.ranks)));
         Ok(Self {
             memory: DeviceMemory::new(device.driver(), at.bytes)?,
             counters: world.group.as_ref().map(|_| world.alloc_internal(device, counters)).transpose()?,
@@ -148,15 +154,16 @@ impl DeviceTables {
 
     /// Fills the tables and clears other memory.
     fn write(&self, contents: &Contents<'_>, areas: &[[u64; 2]]) -> driver::Result<()> {
-        let Contents { instrs, operands, ids, counters, scratch, zeros } = *contents;
+        let Contents { instrs, operands, ids, counters, counts, scratch, zeros } = *contents;
         let (at, counters) = (&self.offsets, bytemuck::cast_slice(counters));
         let mut bytes = vec![0; at.bytes as usize];
-        let tables: [(u64, &[u8]); 5] = [
+        let tables: [(u64, &[u8]); 6] = [
             (at.packets, bytemuck::cast_slice(areas)),
             (at.scratch, bytemuck::cast_slice(scratch)),
             (at.instrs, bytemuck::cast_slice(instrs)),
             (at.operands, bytemuck::cast_slice(operands)),
             (at.ids, bytemuck::cast_slice(ids)),
+            (at.counts.unwrap_or_default(), bytemuck::cast_slice(counts)),
         ];
         for (at, table) in tables {
             bytes[at as usize..][..table.len()].copy_from_slice(table);
@@ -237,6 +244,7 @@ impl DevicePlanState {
         launch.instrs = self.tables.at(at.instrs);
         launch.operands = self.tables.at(at.operands);
         launch.ids = self.tables.at(at.ids);
+        launch.counts = at.counts.map_or(0, |at| self.tables.at(at));
         launch.fifos = self.proxies.as_ref().map_or(0, Proxies::table);
         launch.state = self.tables.at(at.state);
         launch.reports = self.tables.at(at.reports);

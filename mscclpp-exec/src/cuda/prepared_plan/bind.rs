@@ -108,6 +108,11 @@ impl PreparedPlan {
             }
             self.world.local().zip(&own).try_for_each(|((rank, _), slices)| self.check(rank, slices))
         };
-        Binding::new(&self.world, self.lens(), checked().map(|()| own), &self.windows())
+        Binding::new(
+            &self.world,
+            (!self.program().is_packed()).then(|| self.lens()),
+            checked().map(|()| own),
+            &self.windows(),
+        )
     }
 }

@@ -3,7 +3,7 @@
 use super::PreparedPlan;
 use crate::cuda::proxy::{Failure, Proxies};
 use crate::cuda::report::stall;
-use mscclpp_base::error::{Error, LaunchAborted};
+use mscclpp_base::error::{CountOverflow, Error, LaunchAborted};
 use mscclpp_cuda::device::stream::Stream;
 
 impl PreparedPlan {
@@ -13,7 +13,8 @@ impl PreparedPlan {
     /// [`Error::Stalled`] with what every blocked thread block is waiting for, if one waited longer than
     /// [`Options::timeout`]. After that the outputs are unspecified, and the next launch starts from the initial state;
     /// in an executor of several processes no further launch is possible. [`Error::Interrupted`] if another rank is the
-    /// reason because it is lost or has aborted. [`Error::Driver`].
+    /// reason because it is lost or has aborted. [`Error::CountOverflow`], the same on all ranks, if counts of a launch since the last call
+    /// exceeded what it had room for: it moved no data, and later launches are not affected. [`Error::Driver`].
     ///
     /// [`Options::timeout`]: crate::cuda::Options::timeout
     pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
@@ -29,7 +30,15 @@ impl PreparedPlan {
         self.context.drain(self.world.timeout).map_err(|error| match &self.world.group {
             Some(group) => group.abort(error),
             None => error,
-        })
+        })?;
+        self.take_overflow().map_or(Ok(()), |overflow| Err(Error::CountOverflow(overflow)))
+    }
+
+    /// Returns the counts of the first launch in which they exceeded what it had room for, unless they were returned before: that launch
+    /// moved no data.
+    #[doc(hidden)]
+    pub fn take_overflow(&self) -> Option<CountOverflow> {
+        self.context.take_overflow()
     }
 
     /// Aborts pending launches, from another thread; if there are none, the next launch. The request has no effect on

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::{Part, PreparedPlan};
 use crate::cuda::buffers::{Binding, Buffers};
+use crate::cuda::counts::DeviceCounts;
 use crate::cuda::last_launch::LastLaunch;
 use crate::cuda::proxy::Proxies;
 use crate::cuda::specialize::VECTOR;
@@ -54,7 +55,31 @@ impl PreparedPlan {
         self.world.check_same(&binding.world)?;
         let distances = binding.distances(&self.context);
         // SAFETY: guaranteed by the caller; ranks of other processes guarantee it for their memory.
-        unsafe { self.launch_on(binding.slices.iter().copied(), distances, stream) }
+        unsafe { self.launch_on(binding.slices.iter().copied(), &[], distances, stream) }
+    }
+
+    /// Enqueues a launch of a plan whose sizes are counts, as [`launch_bound`](Self::launch_bound) does: with counts of each rank of this
+    /// process, ascending, which work that was enqueued on the stream before may write. [`synchronize`](Self::synchronize) reports counts
+    /// that exceed what there is room for; data was moved by all ranks or by none.
+    ///
+    /// In an all-to-all-v, the input has the parts for rank 0, 1, … one directly after the other, and the output receives those from rank
+    /// 0, 1, …; both may have any length, another one on every rank.
+    ///
+    /// # Errors
+    /// Those of [`launch_bound`](Self::launch_bound); [`Error::CountMode`], [`Error::CountRow`].
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch), for the memory that the ranks of this process bound and for that of the counts, whose addresses
+    /// are multiples of the size of a count.
+    pub unsafe fn launch_counted(
+        &mut self,
+        binding: &Binding,
+        counts: &[DeviceCounts],
+        stream: &Stream,
+    ) -> Result<(), Error> {
+        self.world.check_same(&binding.world)?;
+        // SAFETY: guaranteed by the caller; ranks of other processes guarantee it for their memory.
+        unsafe { self.launch_on(binding.slices.iter().copied(), counts, None, stream) }
     }
 
     /// Enqueues a launch on a stream, on any memory that the devices can access, and returns immediately: for each rank
@@ -76,16 +101,17 @@ impl PreparedPlan {
         stream: &Stream,
     ) -> Result<(), Error> {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.launch_on(ranks, None, stream) }
+        unsafe { self.launch_on(ranks, &[], None, stream) }
     }
 
-    /// Enqueues a launch; `distances`: to the multicast addresses of the memory, by device.
+    /// Enqueues a launch; `counts`: of the ranks of this process; `distances`: to the multicast addresses of the memory, by device.
     ///
     /// # Safety
     /// As for [`launch`](Self::launch); the distances must be those of this memory.
-    unsafe fn launch_on(
+    pub(in crate::cuda) unsafe fn launch_on(
         &mut self,
         ranks: impl Iterator<Item = [DeviceSlice; 2]>,
+        counts: &[DeviceCounts],
         distances: Option<&[abi::Distances]>,
         stream: &Stream,
     ) -> Result<(), Error> {
@@ -99,21 +125,34 @@ impl PreparedPlan {
                 false => self.recover(stream),
             });
         }
+        let is_counted = self.context.program.is_counted;
+        if is_counted == counts.is_empty() {
+            return Err(Error::CountMode { plan: self.context.program.plan.name().to_owned(), counted: is_counted });
+        }
         self.bases.clear();
+        self.counts.clear();
         for ((rank, sides), slices) in (0..).zip(&self.sides).zip(ranks) {
             self.check(rank, &slices)?;
             self.bases.extend(sides.map(|(memory, at)| slices[memory].address + at));
+            if is_counted {
+                let [input, output] = slices.map(|slice| slice.bytes);
+                self.counts.push(abi::CountParams { input, output, ..bytemuck::Zeroable::zeroed() });
+            }
         }
         let (expected, found) = (self.world.ranks, self.bases.len() / 2);
         if found != expected as usize {
             return Err(Error::BufferCount { buffer: "input and output", expected, found });
+        }
+        let low_bits = self.bases.iter().fold(0, |all, base| all | base) % VECTOR;
+        if is_counted {
+            self.add_counts(counts)?;
         }
         let launches = self.parts.iter_mut().map(|part| &mut part.launch);
         self.places.fill(&mut self.placed, self.context.program.double_scratch, launches);
         for (at, part) in self.parts.iter_mut().enumerate() {
             part.launch.multicast = distances.and_then(|distances| distances.get(at).copied()).unwrap_or_default();
         }
-        if expected <= abi::INLINE_RANKS {
+        if self.bases.len() <= 2 * abi::INLINE_RANKS as usize {
             for part in &mut self.parts {
                 part.launch.bases[..self.bases.len()].copy_from_slice(&self.bases);
             }
@@ -123,9 +162,22 @@ impl PreparedPlan {
                 part.launch.table = table.address();
             }
         }
-        let low_bits = self.bases.iter().fold(0, |all, base| all | base) % VECTOR;
         self.parts.iter_mut().for_each(|part| part.launch.low_bits = low_bits);
-        self.enqueue(low_bits == 0, stream)
+        self.enqueue(low_bits == 0 || self.takes_any_alignment, stream)
+    }
+
+    /// Adds what the ranks of this process pass to the parameters of the launch.
+    fn add_counts(&mut self, counts: &[DeviceCounts]) -> Result<(), Error> {
+        let (expected, found) = (self.world.local().count(), counts.len());
+        if expected != found {
+            return Err(Error::BufferCount { buffer: "counts", expected: expected as u32, found });
+        }
+        for ((rank, _), counts) in self.world.local().zip(counts) {
+            let params = &mut self.counts[rank as usize];
+            *params = counts.params(rank, self.world.ranks, [params.input, params.output])?;
+        }
+        self.bases.extend_from_slice(bytemuck::cast_slice(&self.counts));
+        Ok(())
     }
 
     /// Enqueues the kernels of a launch; `even`: whether specialized kernels support these buffers.

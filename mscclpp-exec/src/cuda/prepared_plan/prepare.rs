@@ -8,7 +8,7 @@ use crate::cuda::executor::{Inner, PrepareOptions};
 use crate::cuda::ipc::IpcGroup;
 use crate::cuda::plan_state;
 use crate::cuda::plan_state::PlanState;
-use crate::cuda::specialize::{Constants, NotSpecialized, is_even};
+use crate::cuda::specialize::{Constants, NotSpecialized, is_even, takes_any_alignment};
 use crate::process::describe;
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
@@ -180,6 +180,7 @@ impl PreparedPlan {
         let own_buffers_only = accesses_own_buffers_only(program);
         let (tables, unused) = (Tables::default(), Unused::default());
         let places = context.scratch_places();
+        let takes_any_alignment = takes_any_alignment(&context.program);
         Ok(Self {
             world,
             context,
@@ -193,6 +194,8 @@ impl PreparedPlan {
             parts,
             sides,
             bases,
+            counts: Vec::new(),
+            takes_any_alignment,
             tables,
             unused,
         })

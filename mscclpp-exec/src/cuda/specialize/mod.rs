@@ -22,7 +22,7 @@ use mscclpp_core::plan::Plan;
 use thiserror::Error;
 
 use self::shape::Shapes;
-pub(super) use self::vectorizable::{VECTOR, is_even};
+pub(super) use self::vectorizable::{VECTOR, is_even, takes_any_alignment};
 use super::switch::{self, Groups};
 use super::tables::Tables;
 use mscclpp_base::dtype::DataType;

@@ -99,6 +99,7 @@ fn ops_of(program: &ResolvedPlan, agent: &abi::Block, switched: &[Vec<bool>; 2])
     // If all slices are the same, the slice is a property of the block, not of the shape.
     let all_own = instrs.iter().all(|instr| instr.slice.1 <= 1 || instr.slice == own);
     let ops = instrs.iter().zip(block).map(|(instr, at)| {
+        let is_counted = instr.counted.is_some();
         let abi::Instr { opcode, flags, reduce, operands, srcs, dsts, ids, count, body, unit, size, .. } =
             tables::lower(program, instr);
         let packets = |operand: &Operand| operand.space == Space::Packets;
@@ -118,8 +119,9 @@ fn ops_of(program: &ResolvedPlan, agent: &abi::Block, switched: &[Vec<bool>; 2])
                 _ if all_own => Slice::Own,
                 (index, of) => Slice::Of(index, of),
             },
-            count,
-            body,
+            // A count is that of a rank, and read from the instruction.
+            count: if is_counted { 0 } else { count },
+            body: if is_counted { 0 } else { body },
             unit,
             size,
             packet_srcs: program.srcs(instr)[(instr.srcs - srcs) as usize..].iter().map(packets).collect(),

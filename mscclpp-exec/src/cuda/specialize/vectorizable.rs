@@ -15,10 +15,16 @@ pub(in crate::cuda) fn is_even(program: &ResolvedPlan, params: &Params) -> bool 
         operand.space == Space::Packets || area.wrap == 0 && !area.view.is_split() && end <= area.view.len
     };
     // Every boundary is a multiple of the unit.
-    params.layout.unit.is_multiple_of(VECTOR)
-        && program.instrs.iter().all(|instr| {
-            let (srcs, dsts) = (program.srcs(instr), program.dsts(instr));
-            let size = srcs.first().map_or(0, |src| src.size);
-            srcs.iter().chain(dsts).all(|operand| is_whole(operand, size))
-        })
+    takes_any_alignment(program)
+        || params.layout.unit.is_multiple_of(VECTOR)
+            && program.instrs.iter().filter(|instr| instr.counted.is_none()).all(|instr| {
+                let (srcs, dsts) = (program.srcs(instr), program.dsts(instr));
+                let size = srcs.first().map_or(0, |src| src.size);
+                srcs.iter().chain(dsts).all(|operand| is_whole(operand, size))
+            })
+}
+
+/// Returns whether buffers may begin at any address: all data is counted, and counted copies take any alignment.
+pub(in crate::cuda) fn takes_any_alignment(program: &ResolvedPlan) -> bool {
+    program.is_counted && program.instrs.iter().all(|instr| instr.counted.is_some() || instr.srcs == 0)
 }

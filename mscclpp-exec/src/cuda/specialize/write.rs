@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::super::tables::switch_opcode;
 use super::shape::{Op, Shapes, Slice};
-use mscclpp_cuda::abi::{CACHED_IDS, CACHED_INSTRS, CACHED_OPERANDS, Opcode, Reduction};
+use mscclpp_cuda::abi::{CACHED_IDS, CACHED_INSTRS, CACHED_OPERANDS, FLAG_PACKED, Opcode, Reduction};
 use mscclpp_cuda::jit::Source;
 
 /// Maximum number of sources, and of destinations, of an operation: a mask has a bit for each that is packets, and all
@@ -185,6 +185,10 @@ impl Writer<'_> {
         let line = match (op.opcode, sync_name(op.opcode)) {
             (Opcode::NOP, _) => "dev_sync();".to_owned(),
             (Opcode::BARRIER, _) => format!("barrier_wait_at(launch, {id}, {});", op.count),
+            (Opcode::EXCHANGE_COUNTS, _) => {
+                format!("exchange_counts(launch, sizeof(Arith::T), {});", op.flags & FLAG_PACKED != 0)
+            }
+            (Opcode::COPY_COUNTED, _) => "copy_counted(launch, all_instrs(launch)[pc()], sizeof(Arith::T));".to_owned(),
             (_, Some(name)) => {
                 format!("synchronize_as<Opcode::{name}, {}>(launch, {id}, {});", op.flags, op.ids)
             }
@@ -247,7 +251,16 @@ fn loop_name(at: usize) -> String {
 
 /// Returns whether there is code for an opcode.
 pub(super) fn is_supported(opcode: Opcode) -> bool {
-    let is_other = matches!(opcode, Opcode::NOP | Opcode::BARRIER | Opcode::LOOP | Opcode::PORT | Opcode::PORT_FORWARD);
+    let is_other = matches!(
+        opcode,
+        Opcode::NOP
+            | Opcode::BARRIER
+            | Opcode::LOOP
+            | Opcode::PORT
+            | Opcode::PORT_FORWARD
+            | Opcode::EXCHANGE_COUNTS
+            | Opcode::COPY_COUNTED
+    );
     is_other || is_transfer(opcode) || sync_name(opcode).is_some()
 }
 
