@@ -41,7 +41,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 74] = [
+    let tests: [(&str, Test); 76] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -90,6 +90,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ),
         ("transfers_bring_what_was_sent", transfers::transfers_bring_what_was_sent),
         ("counts_without_room_are_reported_by_all_ranks", transfers::counts_without_room_are_reported_by_all_ranks),
+        ("captured_calls_take_new_counts", transfers::captured_calls_take_new_counts),
+        ("a_rank_that_does_not_come_is_named", transfers::a_rank_that_does_not_come_is_named),
         ("calls_without_elements_are_compared", empty_calls::calls_without_elements_are_compared),
         (
             "calls_without_elements_are_compared_between_nodes",

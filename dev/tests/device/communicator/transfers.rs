@@ -6,7 +6,7 @@ use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::Options;
 use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{Device, DeviceVec};
-use mscclpp_exec::error::ErrorKind;
+use mscclpp_exec::error::{CountLimit, CountOverflow, ErrorKind};
 
 use super::{each_on, failure, group_options, on_devices};
 use crate::processes::machine_options;
@@ -64,7 +64,7 @@ pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
         let sent: Vec<i64> = counts(&to).into_iter().map(|count| count as i64).collect();
         let (sent, mut found) = (DeviceVec::from_slice(device, &sent)?, DeviceVec::new(device, ranks as usize)?);
         let mut output = DeviceVec::<u32>::from_slice(device, &vec![99; all(&from).len() + 3])?;
-        on.all_to_all_v_dynamic::<u32, i64>(&input, &sent, &mut output, &mut found)?;
+        on.all_to_all_v_counted::<u32, i64>(&input, &sent, &mut output, &mut found, 6 * 13)?;
         on.synchronize()?;
         let expected: Vec<i64> = counts(&from).into_iter().map(|count| count as i64).collect();
         assert_eq!(found.to_vec()?, expected);
@@ -96,24 +96,83 @@ pub(super) fn prepared_transfers_create_no_events(seed: u64) -> Result<(), Faile
     results.into_iter().collect()
 }
 
-/// Rank 1 sends more than rank 0 has room for, or a negative number.
+/// Rank 1 sends more than rank 0 has room for, or a negative number: both ranks learn it, and make the next call.
 pub(super) fn counts_without_room_are_reported_by_all_ranks(seed: u64) -> Result<(), Failed> {
-    let negative = "the list of counts has 2 elements, expected each of them a number of elements, not negative";
-    for (counts, reason) in [([3, 4], "at least the sum of the counts"), ([-1, 4], negative)] {
-        on_devices(seed, 2, 2, |comm, device| {
-            let stream = device.stream()?;
-            let on = comm.on(&stream);
+    let too_much = CountOverflow { rank: 0, limit: CountLimit::Output, demand: 4, room: 3, peer: 1, part: 3 };
+    let negative = CountOverflow { rank: 1, limit: CountLimit::Entry, demand: -1, room: 5, peer: 0, part: -1 };
+    on_devices(seed, 2, 2, |comm, device| {
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let (input, mut output) = (DeviceVec::from_slice(device, &[1.5_f32; 7])?, DeviceVec::<f32>::new(device, 3)?);
+        let mut received = DeviceVec::new(device, 2)?;
+        for (counts, expected) in [([3, 2], Some(too_much)), ([-1, 4], Some(negative)), ([2, 2], None)] {
             let own = if comm.rank() == 1 { counts } else { [1, 1] };
-            let (sent, mut received) = (DeviceVec::<i32>::from_slice(device, &own)?, DeviceVec::new(device, 2)?);
-            let (input, mut output) = (DeviceVec::<f32>::new(device, 7)?, DeviceVec::<f32>::new(device, 3)?);
-            let call =
-                |output: &mut _, received: &mut _| on.all_to_all_v_dynamic::<f32, i32>(&input, &sent, output, received);
-            let error = failure(call(&mut output, &mut received).and_then(|()| on.synchronize()))?;
-            assert!(error.to_string().contains(reason), "{error}");
-            Ok(())
+            let sent = DeviceVec::<i32>::from_slice(device, &own)?;
+            on.all_to_all_v_counted::<f32, i32>(&input, &sent, &mut output, &mut received, 5)?;
+            let found = match on.synchronize() {
+                Err(Error::CountOverflow(overflow)) => Some(overflow),
+                other => other.map(|()| None)?,
+            };
+            assert_eq!(found, expected);
+            assert_eq!(output.to_vec()?, [if expected.is_some() { 0.0 } else { 1.5 }; 3]);
+        }
+        assert_eq!(received.to_vec()?, [1, 2]);
+        Ok(())
+    })
+}
+
+/// A graph of a call with counts on the device, which other work on the stream writes before each launch. One rank is late.
+pub(super) fn captured_calls_take_new_counts(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank() as i64);
+        let on = comm.on(&stream);
+        let input = DeviceVec::from_slice(device, &[10 + rank; 8])?;
+        let (mut sent, mut received) = (DeviceVec::<i64>::new(device, 2)?, DeviceVec::<i64>::new(device, 2)?);
+        let mut output = DeviceVec::<i64>::new(device, 8)?;
+        let graph = stream.capture(|captured| {
+            comm.on(captured).all_to_all_v_counted::<i64, i64>(&input, &sent, &mut output, &mut received, 4)
         })?;
-    }
-    Ok(())
+        for turn in 0..6 {
+            // What rank `of` has for rank `to`.
+            let count = |of: i64, to: i64| (turn + 2 * of + 3 * to) % 5;
+            let counts = DeviceVec::from_slice(device, &[count(rank, 0), count(rank, 1)])?;
+            stream.copy(&counts, &mut sent)?;
+            stream.copy(&DeviceVec::from_slice(device, &[-1_i64; 8])?, &mut output)?;
+            // SAFETY: the communicator and the memory live longer than the graph's launches.
+            unsafe { graph.launch(&stream)? };
+            on.synchronize()?;
+            let from = [count(0, rank), count(1, rank)];
+            assert_eq!(received.to_vec()?, from);
+            let parts = (0..).zip(from).flat_map(|(of, len)| std::iter::repeat_n(10 + of, len as usize));
+            let expected: Vec<i64> = parts.chain(std::iter::repeat(-1)).take(8).collect();
+            assert_eq!(output.to_vec()?, expected, "turn {turn}");
+        }
+        Ok(())
+    })
+}
+
+/// A rank that does not make the call is named by the others.
+pub(super) fn a_rank_that_does_not_come_is_named(seed: u64) -> Result<(), Failed> {
+    let results = each_on(machine_options(seed, 0, false), 3, 3, group_options(2), |comm, device| {
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let (input, sent) = (DeviceVec::<u8>::new(device, 9)?, DeviceVec::from_slice(device, &[3_i64; 3])?);
+        let (mut output, mut received) = (DeviceVec::<u8>::new(device, 9)?, DeviceVec::<i64>::new(device, 3)?);
+        let mut call = || on.all_to_all_v_counted::<u8, i64>(&input, &sent, &mut output, &mut received, 3);
+        call()?;
+        on.synchronize()?;
+        if comm.rank() == 1 {
+            // Until the others have reported it.
+            while comm.check().is_ok() {
+                std::thread::yield_now();
+            }
+            return Ok(());
+        }
+        let error = failure(call().and_then(|()| on.synchronize()))?;
+        assert!(error.to_string().contains("rank 1"), "{error}");
+        Ok(())
+    });
+    results.into_iter().collect()
 }
 
 pub(super) fn transfers_bring_what_was_sent(seed: u64) -> Result<(), Failed> {

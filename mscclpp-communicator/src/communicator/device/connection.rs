@@ -323,7 +323,8 @@ impl Connection {
         self.check(stream)?;
         self.executor.drain_ports().map_err(|error| self.fail(error))?;
         self.write_timelines();
-        self.compare()
+        self.compare()?;
+        self.check_counts()
     }
 }
 

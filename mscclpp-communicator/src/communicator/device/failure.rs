@@ -109,7 +109,7 @@ impl Connection {
             if watched.is_err() && self.executor.is_idle() {
                 self.posted.ring.stop();
             }
-            return watched;
+            return watched.and_then(|()| self.check_counts());
         }
         // The launch ends as soon as its thread blocks notice that one of them has aborted.
         self.executor.wait_for_launches()?;

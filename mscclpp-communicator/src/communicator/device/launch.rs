@@ -9,6 +9,7 @@ use mscclpp_core::collective::CollectiveKind;
 use super::KernelPolicy;
 use super::LaunchedCall;
 use super::connection::Connection;
+use super::counted;
 use super::posted::{Kind, Position};
 use super::timeline::Timelines;
 use crate::communicator::Communicator;
@@ -17,8 +18,8 @@ use crate::communicator::forced::Forced;
 use crate::metrics::CallCounters;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{
-    Access, Binding, DeviceBuffer, Entered, Executor, Lent, PreparedPlan, SetUp, Staged, StagedPart, Stream,
-    lent_slices,
+    Access, Binding, DeviceBuffer, Entered, Executor, Lent, LentCounts, PreparedPlan, SetUp, Staged, StagedPart,
+    Stream, lent_slices,
 };
 use mscclpp_select::kernels::NativeRun;
 use mscclpp_select::{Algorithm, Backend, CallError, DecidedBy, Decision, Request};
@@ -392,6 +393,30 @@ impl Connection {
         Ok(())
     }
 
+    /// Launches a request with counts on the device, on the memory itself.
+    pub(super) fn launch_counted(
+        &mut self,
+        call: &DeviceCall<'_>,
+        request: Request,
+        Memory { input, output }: Memory<'_>,
+        counts: LentCounts<'_>,
+    ) -> Result<(), Error> {
+        let mut launched = Launched::new(request);
+        let whole = |lent| -> StagedPart<'_> {
+            let lent: &Lent<'_> = lent;
+            StagedPart { lent, offset: 0, bytes: lent.as_slice().bytes }
+        };
+        let entry = self.entry(call, request)?;
+        entry.bound_plan()?.plan.launch_own(input.map(whole), whole(output), Some(counts), call.stream)?;
+        entry.launched(call, &mut launched);
+        call.communicator.inner.observed.recorder.note_kernel(launched.is_specialized);
+        if let Some(counters) = &launched.counters {
+            counters.record(request.bytes, None, 0);
+        }
+        self.last = Some(launched);
+        Ok(())
+    }
+
     /// Returns internal buffers of at least this number of bytes each. Requests that were prepared before keep theirs. A
     /// call that allocates is one of all ranks.
     fn staging(&mut self, call: &DeviceCall<'_>, piece: &Request, bytes: u64) -> Result<Arc<[DeviceBuffer; 2]>, Error> {
@@ -459,8 +484,17 @@ fn prepare(
     let _set_up = call.set_up()?;
     let _part = place::enter_call(number, || call.communicator.describe(request) + &call.forced.describe(request));
     let rank = call.communicator.rank();
-    let (decision, plan) = decide(&*call.communicator.registry()?, call.forced, request, rank)?;
-    let Decision { algorithm, decided_by, .. } = decision;
+    let (algorithm, decided_by, plan) = match request.collective {
+        CollectiveKind::AllToAllV => {
+            let (algorithm, decided_by, plan) = counted::decide(rank, request)?;
+            (algorithm, decided_by, Some(plan))
+        }
+        _ => {
+            let (decision, plan) = decide(&*call.communicator.registry()?, call.forced, request, rank)?;
+            let Decision { algorithm, decided_by, .. } = decision;
+            (algorithm, decided_by, plan)
+        }
+    };
     let prepared = match plan {
         Some(plan) => {
             let options = call.kernels.options(request.prepare_options());

@@ -3,6 +3,7 @@
 mod calls;
 mod channels;
 mod connection;
+mod counted;
 mod failure;
 mod kernels;
 mod launch;

@@ -166,68 +166,6 @@ impl OnStream<'_> {
         self.exchange::<T>("all_to_all_v", parts)
     }
 
-    /// [`all_to_all_v`](Self::all_to_all_v) with counts in device memory, which other work on the stream may have computed: one
-    /// for each rank. The ranks exchange them, so that `received` is a result: the number of elements of each rank in `output`,
-    /// which may be longer than needed.
-    ///
-    /// The host needs the counts, so that this call waits for the stream, and cannot be captured.
-    ///
-    /// # Errors
-    /// [`Error::Length`] unless there is one count for each rank, none of them negative, and the memory has room for the elements
-    /// that they state: the other ranks end with this cause. [`Error::Capturing`]; those of [`send`](Self::send).
-    #[track_caller]
-    pub fn all_to_all_v_dynamic<T: Element, C: Element + TryInto<usize>>(
-        &self,
-        input: &impl DeviceRef<T>,
-        sent: &impl DeviceRef<C>,
-        output: &mut impl DeviceMut<T>,
-        received: &mut impl DeviceMut<C>,
-    ) -> Result<(), Error> {
-        const CALL: &str = "all_to_all_v_dynamic";
-        let (rank, ranks) = (self.communicator.rank(), self.communicator.num_ranks() as usize);
-        let lens = [sent.lend(self.stream)?.len::<C>(), received.lend_mut(self.stream)?.len::<C>()];
-        if let Some(found) = lens.into_iter().find(|len| *len != ranks) {
-            let expected = format!("{ranks}, one per rank");
-            return Err(Error::Length { call: CALL, rank, what: "the list of counts", expected, found });
-        }
-        self.all_to_all(sent, received)?;
-        self.synchronize()?;
-        let (input, output) = (input.lend(self.stream)?, output.lend_mut(self.stream)?);
-        let mut parts = || -> Result<_, Error> {
-            let sent = self.read_counts::<C>(CALL, &sent.lend(self.stream)?, "the input", input.len::<T>())?;
-            let received = received.lend_mut(self.stream)?;
-            let received = self.read_counts::<C>(CALL, &received, "the output", output.len::<T>())?;
-            let mut parts = self.divided::<T>(&input, &sent, true);
-            parts.extend(self.divided::<T>(&output, &received, false));
-            parts.retain(|part| part.memory.as_slice().bytes > 0);
-            Ok(parts)
-        };
-        // The other ranks have the same counts, and would wait for this one.
-        let parts = parts().inspect_err(|error| self.communicator.bootstrap().abort(&error.to_string()))?;
-        self.exchange::<T>(CALL, parts)
-    }
-
-    /// Reads counts, which are for parts of memory of `len` elements.
-    fn read_counts<C: Element + TryInto<usize>>(
-        &self,
-        call: &'static str,
-        counts: &Lent<'_>,
-        what: &'static str,
-        len: usize,
-    ) -> Result<Vec<usize>, Error> {
-        let rank = self.communicator.rank();
-        let counts = self.stream.read::<C>(counts)?;
-        let length = |what, expected, found| Error::Length { call, rank, what, expected, found };
-        let (listed, is_count) = (counts.len(), "each of them a number of elements, not negative");
-        let negative = |_| length("the list of counts", is_count.to_owned(), listed);
-        let counts: Vec<usize> =
-            counts.iter().map(|count| (*count).try_into()).collect::<Result<_, _>>().map_err(negative)?;
-        match counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count)) {
-            Some(total) if total <= len => Ok(counts),
-            _ => Err(length(what, format!("at least the sum of the counts {counts:?}"), len)),
-        }
-    }
-
     fn check_counts(&self, what: &'static str, counts: &[usize], found: usize) -> Result<(), Error> {
         let (rank, ranks) = (self.communicator.rank(), self.communicator.num_ranks() as usize);
         let length = |what, expected, found| Error::Length { call: "all_to_all_v", rank, what, expected, found };
