@@ -158,6 +158,7 @@ fn temporary_of(call: &Call) -> usize {
     match call {
         Call::AllGather { input, output } if input.overlaps(output) => input.bytes,
         Call::AllToAll { input, output } if input.overlaps(output) => input.bytes,
+        Call::AllToAllRows { input, output, .. } if input.overlaps(output) => input.bytes,
         Call::ReduceScatter { input, output, .. } if input.overlaps(output) => output.bytes,
         Call::AllGatherList { outputs, .. } | Call::Gather { outputs, .. } => sum(outputs),
         Call::ReduceScatterList { inputs, .. } | Call::Scatter { inputs, .. } => sum(inputs),
@@ -312,7 +313,13 @@ impl OnDevice<'_> {
                 on.all_to_all_v::<u8>(&read(&sent), &counts(inputs), &mut written(&received), &counts(outputs))?;
                 self.divide(&received, outputs)?;
             }
-            Call::AllToAllRows { .. } => return Err(unsupported("sizes in tensors on a device")),
+            Call::AllToAllRows { input, output, sent, received, elements, most } => {
+                let input = self.input(input, output, output, false)?;
+                let ((dtype, lanes), sizes) = (output.kind.moved(), &mut written(received));
+                with_type!(dtype, T => {
+                    on.all_to_all_rows::<T, i64>(&read(&input), &read(sent), &mut written(output), sizes, *most, elements * lanes)
+                })?;
+            }
             Call::Gather { input, outputs, root } => {
                 let all = self.temporary(0, sum(outputs))?;
                 on.gather::<u8>(&read(input), &mut written(&all), *root)?;

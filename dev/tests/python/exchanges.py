@@ -5,7 +5,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from harness import COUNTS, RANK, SIZE, empty, equal, nccl_test, on_device, run, test, values
+from harness import COUNTS, RANK, SIZE, empty, equal, nccl_test, on_device, own_test, run, test, values
 
 
 @test
@@ -37,6 +37,26 @@ def all_to_all_of_lists():
     dist.all_to_all(outputs, [on_device(values(RANK, 40, seed=to)) for to in range(SIZE)])
     for rank, output in enumerate(outputs):
         equal(output, values(rank, 40, seed=RANK), f"of rank {rank}")
+
+
+@own_test
+def all_to_all_single_with_sizes_on_the_device():
+    import mscclpp_rs
+
+    received = on_device(torch.full((SIZE,), -1))
+    for call in range(4):
+        # The first call sends nothing, and rank 1 never sends anything.
+        table = [[call * ((3 * rank + 2 * to + call) % 4) * (rank != 1) for to in range(SIZE)] for rank in range(SIZE)]
+        rows = [values(rank, 3 * sum(table[rank]), seed=call).reshape(-1, 3) for rank in range(SIZE)]
+        expected = torch.cat([rows[rank].split(table[rank])[RANK] for rank in range(SIZE)])
+        # Longer than what is sent and received.
+        source = on_device(torch.cat([rows[RANK], values(RANK, 3).reshape(1, 3)]))
+        output = empty(3 * len(expected) + 3).reshape(-1, 3)
+        expected = torch.cat([expected, output.cpu()[len(expected) :]])
+        sent = on_device(torch.tensor(table[RANK]))
+        mscclpp_rs.all_to_all_single(output, source, received, sent, max_split_size=9)
+        equal(output, expected, f"rows of call {call}")
+        equal(received, torch.tensor([table[rank][RANK] for rank in range(SIZE)]), f"sizes of call {call}")
 
 
 @test

@@ -45,6 +45,11 @@ def library_test(function):
     return test(function) if BACKEND == "nccl" else function
 
 
+def own_test(function):
+    """Adds a function to the tests of the job where the backend is that of mscclpp-python."""
+    return test(function) if BACKEND == "mscclpp" else function
+
+
 def values(rank, count, dtype=torch.float32, seed=0):
     """Returns the values of a rank on the CPU: small integers, so that sums are exact in every type."""
     generator = torch.Generator().manual_seed(1000 * seed + rank)

@@ -96,17 +96,23 @@ def all_to_all_single(
     output_split_sizes: "torch.Tensor",
     input_split_sizes: "torch.Tensor",
     group: "torch.distributed.ProcessGroup | None" = None,
+    max_split_size: int | None = None,
 ) -> None:
     """Sends the first ``input_split_sizes[0]`` rows of ``input`` to rank 0, the next ``input_split_sizes[1]`` to rank 1 and so on.
 
     Unlike ``torch.distributed.all_to_all_single``, a rank need not know how many rows it receives: they are written one after the other to
-    ``output``, which may be longer, and their numbers to ``output_split_sizes``. Sizes are tensors of int64 with an entry for each rank. All
-    tensors are on the CPU. A call of all ranks of the group, by default of all ranks. Raises ``InvalidInputError``, on all ranks and before
-    rows are moved, if the output of one of them is too short, and if another backend serves the group.
+    ``output``, which may be longer, and their numbers to ``output_split_sizes``. Sizes are tensors of int64 with an entry for each rank. A
+    call of all ranks of the group, by default of all ranks. Raises ``InvalidInputError``, on all ranks and before rows are moved, if the
+    output of one of them is too short, and if another backend serves the group.
+
+    All tensors are on the CPU or on one device. On a device, the call is enqueued on the current stream and does not wait for it; it may be
+    captured in a graph, whose launches take the sizes that are in memory then. ``max_split_size``, by default the rows of ``input``, is the
+    largest number of rows from one rank to another one, and the same on all ranks. Sizes that are too large are reported by a later
+    synchronization with the group, on all ranks, and no rows are moved.
     """
     from ._torch import backend_of
 
-    backend_of(group).all_to_all_rows(output, input, output_split_sizes, input_split_sizes)
+    backend_of(group).all_to_all_rows(output, input, output_split_sizes, input_split_sizes, max_split_size)
 
 
 def _backend(group: "torch.distributed.ProcessGroup | None") -> "Backend | None":

@@ -479,11 +479,17 @@ class Backend(_BASE):  # type: ignore[misc]
     alltoall_base = all_to_all_single
 
     def all_to_all_rows(
-        self, output: torch.Tensor, input: torch.Tensor, output_sizes: torch.Tensor, input_sizes: torch.Tensor
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_sizes: torch.Tensor,
+        input_sizes: torch.Tensor,
+        max_size: int | None = None,
     ) -> None:
         """Sends to rank r as many rows of the input as entry r of its sizes says; see ``mscclpp_rs.all_to_all_single``."""
-        if any(tensor.device.type != "cpu" for tensor in (output, input, output_sizes, input_sizes)):
-            raise UnsupportedError("all_to_all_single: expected tensors on the CPU; copy them with tensor.cpu()")
+        devices = [tensor.device for tensor in (output, input, output_sizes, input_sizes)]
+        if any(device != devices[0] for device in devices):
+            raise InvalidInputError(f"all_to_all_single: expected tensors on one device, found {', '.join(map(str, devices))}")
         if input.dim() == 0 or output.shape[1:] != input.shape[1:] or 0 in input.shape[1:]:
             shapes = f"{list(input.shape)} and {list(output.shape)}"
             raise InvalidInputError(f"all_to_all_single: expected an input and an output of equal rows, found shapes {shapes}")
@@ -491,8 +497,11 @@ class Backend(_BASE):  # type: ignore[misc]
         # Rows of the output that no rank sends keep their values.
         to, received = (buffers.in_out(tensor, tensor) for tensor in (output, output_sizes))
         source, sent = buffers.input(input), buffers.input(input_sizes)
-        self._native.all_to_all_rows(to, source, received, sent, math.prod(input.shape[1:]), -1)
-        buffers.write_back()
+        most = max(1, input.shape[0]) if max_size is None else max_size
+        if most < 1:
+            raise InvalidInputError(f"all_to_all_single: expected a maximum size of at least 1, found {most}")
+        work = self._native.all_to_all_rows(to, source, received, sent, math.prod(input.shape[1:]), most, -1)
+        self._finish(work, None, [output, output_sizes], buffers)
 
     def _parts(self, tensor: torch.Tensor, splits: Sequence[int], what: str) -> list[torch.Tensor]:
         rows = tensor.shape[0] if tensor.dim() else 0

@@ -66,13 +66,14 @@ pub(crate) enum Call {
         outputs: Vec<View>,
     },
     /// Of rows, which consist of a number of elements: `sent` has the numbers of those for each rank, and `received` gets those from
-    /// each rank.
+    /// each rank; on a device at most `most`.
     AllToAllRows {
         input: View,
         output: View,
         sent: View,
         received: View,
         elements: usize,
+        most: usize,
     },
     Gather {
         input: View,
@@ -202,7 +203,7 @@ impl Call {
             }
             Self::AllToAll { input, output } => all_to_all(comm, input, output, staging)?,
             Self::AllToAllList { inputs, outputs } => all_to_all_list(comm, inputs, outputs, staging)?,
-            Self::AllToAllRows { input, output, sent, received, elements } => {
+            Self::AllToAllRows { input, output, sent, received, elements, .. } => {
                 all_to_all_rows(comm, [input, output], [sent, received], *elements, staging)?;
             }
             Self::Gather { input, outputs, root } => {

@@ -281,7 +281,8 @@ impl PyCommunicator {
 
     /// Sends the first `sent[0]` rows of the input to rank 0, the next `sent[1]` to rank 1 and so on; writes the rows of all ranks to the
     /// output, one after the other, and how many each rank sends to `received`. A row has this number of elements. Both lists are tensors of
-    /// int64 with an entry for each rank.
+    /// int64 with an entry for each rank. On a device, a rank sends at most `most` rows to another one.
+    #[expect(clippy::too_many_arguments, reason = "those of the call in Python")]
     fn all_to_all_rows(
         &self,
         output: &Object<'_>,
@@ -289,6 +290,7 @@ impl PyCommunicator {
         received: &Object<'_>,
         sent: &Object<'_>,
         elements: usize,
+        most: usize,
         timeout: i64,
     ) -> Submitted {
         let keep = (output, input, received, sent).into_pyobject(output.py())?;
@@ -300,7 +302,7 @@ impl PyCommunicator {
             let message = format!("expected sizes of type int64, {ranks} of input and output, one for each rank");
             return Err(Failure::invalid("all_to_all_single", message).into());
         }
-        self.submit(Call::AllToAllRows { input, output, sent, received, elements }, timeout, false, keep.as_any())
+        self.submit(Call::AllToAllRows { input, output, sent, received, elements, most }, timeout, false, keep.as_any())
     }
 
     /// Writes rank r's input to tensor r of the outputs of rank `root`; the others pass no outputs.
