@@ -132,6 +132,7 @@ class Communicator:
         received: torch.Tensor,
         sent: torch.Tensor,
         elements: int,
+        most: int,
         timeout: int,
     ) -> None: ...
     def gather(
