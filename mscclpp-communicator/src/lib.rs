@@ -22,6 +22,6 @@ pub mod status;
 pub mod tune;
 
 #[cfg(feature = "process")]
-pub use communicator::{AllToAllVOutput, Communicator, Group, Pending};
+pub use communicator::{AllToAllVOutput, Communicator, Dispatched, Group, Pending, Route, RowElement};
 #[cfg(feature = "cuda")]
 pub use communicator::{KernelPolicy, LaunchedCall, OnStream};

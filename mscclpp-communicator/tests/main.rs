@@ -5,6 +5,7 @@ mod communicator;
 mod dump;
 mod empty_calls;
 mod exchange;
+mod experts;
 mod interrupt;
 mod late_calls;
 #[path = "../../mscclpp-exec/tests/common/ranks.rs"]

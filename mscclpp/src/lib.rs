@@ -90,7 +90,7 @@ pub mod compiler {
 /// Executors, devices, selection of algorithms, tuning.
 pub mod runtime {
     #[cfg(feature = "process")]
-    pub use mscclpp_communicator::AllToAllVOutput;
+    pub use mscclpp_communicator::{AllToAllVOutput, Dispatched, Route, RowElement};
     pub use mscclpp_exec::verify::{Verifier, VerifyReport};
     pub use mscclpp_exec::{AccumType, E4m3, E4m3B15, E5m2, Element, PacketType};
 
@@ -323,6 +323,8 @@ mod pages {
     struct Hierarchies;
     #[doc = include_str!("../../docs/learn/counts.md")]
     struct Counts;
+    #[doc = include_str!("../../docs/learn/experts.md")]
+    struct Experts;
     #[doc = include_str!("../../docs/learn/debugging.md")]
     struct Debugging;
     #[doc = include_str!("../../docs/learn/calls.md")]

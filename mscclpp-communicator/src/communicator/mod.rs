@@ -9,6 +9,7 @@ mod decide;
 #[cfg(feature = "cuda")]
 mod device;
 mod exchange;
+mod experts;
 mod forced;
 mod forms;
 mod gather;
@@ -26,6 +27,7 @@ mod timeout;
 #[cfg(feature = "cuda")]
 pub use device::{KernelPolicy, LaunchedCall, OnStream};
 pub use exchange::AllToAllVOutput;
+pub use experts::{Dispatched, Route, RowElement};
 pub use group::Group;
 pub use handle::Communicator;
 pub use pending::Pending;
