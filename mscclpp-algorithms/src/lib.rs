@@ -30,6 +30,7 @@ mod alltoall;
 mod alltoallv;
 mod broadcast;
 mod builtin;
+mod norm;
 mod reduce;
 mod reducescatter;
 mod sendrecv;
@@ -40,6 +41,7 @@ pub use alltoall::*;
 pub use alltoallv::*;
 pub use broadcast::*;
 pub use builtin::{BufferMode, BuildError, BuiltinAlgorithm, MAX_ARGUMENT, MAX_RANKS, OrderScope, Param};
+pub use norm::*;
 pub use reduce::*;
 pub use reducescatter::*;
 pub use sendrecv::*;
@@ -120,6 +122,15 @@ pub fn counted() -> &'static [BuiltinAlgorithm] {
     COUNTED
 }
 
+/// The algorithms that normalize rows, whose operands launches pass.
+static NORMS: &[BuiltinAlgorithm] =
+    &[norm::one_shot::ENTRY, norm::two_shot::ENTRY, norm::scatter::ENTRY, norm::reduce_scatter::ENTRY];
+
+/// Returns the algorithms that normalize rows, whose operands launches pass; [`all`] does not contain them.
+pub fn norms() -> &'static [BuiltinAlgorithm] {
+    NORMS
+}
+
 /// Returns all algorithms, grouped by collective.
 pub fn all() -> &'static [BuiltinAlgorithm] {
     ALL
@@ -144,7 +155,7 @@ pub const REFERENCE_NAMES: &[(&str, &str)] = &[
 /// Returns the algorithm with a name: its own, or that of its counterpart in [`REFERENCE_NAMES`].
 pub fn find(name: &str) -> Option<&'static BuiltinAlgorithm> {
     let name = REFERENCE_NAMES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours);
-    ALL.iter().chain(COUNTED).find(|algorithm| algorithm.name() == name)
+    ALL.iter().chain(COUNTED).chain(NORMS).find(|algorithm| algorithm.name() == name)
 }
 
 #[cfg(test)]

@@ -22,8 +22,9 @@
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 
-use crate::error::Error;
-use crate::message::{Message, alignment_unit};
+use crate::error::{Error, RowsError};
+use crate::message::{Message, alignment_unit, lcm};
+use crate::numeric::row_norm::{RowFunctions, VECTOR};
 
 /// Properties of a plan that determine the layout.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +45,7 @@ pub struct Shape {
 pub struct Layout {
     /// Bytes from one chunk to the next.
     pub stride: u64,
-    /// Granularity of every boundary: alignment, elements, packets. Divides the stride.
+    /// Granularity of every boundary: alignment, elements, packets, rows. Divides the stride.
     pub unit: u64,
     /// A rank's input and output.
     pub input: View,
@@ -125,6 +126,7 @@ impl Layout {
         let too_large = || Error::TooLarge { count: message.count, dtype: message.dtype };
         let (input, output) = part_chunks(shape)?;
         let unit = alignment_unit(shape.alignment, shape.packets, message.dtype).ok_or_else(too_large)?;
+        let unit = lcm(unit, check_rows(shape, message)?).ok_or_else(too_large)?;
         let (input_count, output_count) = elements(shape, message.count)?;
         let bytes = message.count.checked_mul(size).filter(|&bytes| bytes <= MOST).ok_or_else(too_large)?;
         // The larger buffer determines the stride. For collectives with parts both have the same bytes per chunk
@@ -179,6 +181,25 @@ impl Layout {
     /// Returns the trip count of a pipeline over `chunks` chunks in windows of `unit` bytes.
     pub fn trips(&self, chunks: u32, unit: u64) -> u64 {
         (u128::from(self.stride) * u128::from(chunks)).div_ceil(u128::from(unit.max(1))).min(u64::MAX.into()) as u64
+    }
+}
+
+/// Returns the bytes of a row of a plan that normalizes rows; 1 for any other plan.
+fn check_rows(shape: &Shape, message: &Message) -> Result<u64, RowsError> {
+    let (hidden, dtype, bytes) = (message.row, message.dtype, message.row_bytes());
+    if !shape.collective.rows {
+        return Ok(1);
+    }
+    if RowFunctions::new(dtype).is_none() {
+        return Err(RowsError::Type { dtype });
+    }
+    if bytes == 0 || !bytes.is_multiple_of(VECTOR as u64) {
+        return Err(RowsError::Length { hidden, dtype });
+    }
+    let parts = if shape.collective.kind == CollectiveKind::ReduceScatter { u64::from(shape.ranks) } else { 1 };
+    match hidden.checked_mul(parts) {
+        Some(all) if message.count.is_multiple_of(all) => Ok(bytes),
+        _ => Err(RowsError::Count { count: message.count, hidden, parts }),
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Message {
     /// in an all-gather, of the input in a reduce-scatter. All-gather, reduce-scatter and all-to-all need a multiple of
     /// the number of ranks.
     pub count: u64,
+    /// Elements of a row; 0 for a message that does not consist of rows.
+    pub row: u64,
     /// Type of the elements.
     pub dtype: DataType,
     /// The reduction; `None` for the plan's own. A plan whose reductions are all sums accepts any, other plans only
@@ -46,12 +48,27 @@ pub enum PacketType {
 impl Message {
     /// Creates a message with the plan's own reduction, combined in the elements' type, in packets of 16 bytes.
     pub const fn new(dtype: DataType, count: u64) -> Self {
-        Self { count, dtype, op: None, accumulate: AccumType::Native, packet: PacketType::LL16, any_size: false }
+        Self {
+            count,
+            row: 0,
+            dtype,
+            op: None,
+            accumulate: AccumType::Native,
+            packet: PacketType::LL16,
+            any_size: false,
+        }
     }
 
     /// Creates a message of elements of a Rust type.
     pub const fn of<T: Element>(count: usize) -> Self {
         Self::new(T::TYPE, count as u64)
+    }
+
+    /// Creates a message of rows of elements of a Rust type, for plans with
+    /// [`rows`](mscclpp_core::collective::Collective::rows): no chunk, slice or window of the launch divides a row.
+    pub const fn rows<T: Element>(rows: usize, hidden: usize) -> Self {
+        // A count that does not fit is too large for every plan.
+        Self { row: hidden as u64, ..Self::new(T::TYPE, (rows as u64).saturating_mul(hidden as u64)) }
     }
 
     /// Sets the reduction.
@@ -86,6 +103,12 @@ impl Message {
     pub const fn bytes(&self) -> Option<u64> {
         self.count.checked_mul(self.dtype.size() as u64)
     }
+
+    /// Returns the bytes of a row; 0 for a message that does not consist of rows.
+    #[doc(hidden)]
+    pub const fn row_bytes(&self) -> u64 {
+        self.row.saturating_mul(self.dtype.size() as u64)
+    }
 }
 
 /// Returns the bytes of which every chunk of a message has a multiple: whole alignment units of a plan, whole elements and, in plans with
@@ -94,7 +117,7 @@ pub fn alignment_unit(alignment: u32, packets: bool, dtype: DataType) -> Option<
     lcm(lcm(u64::from(alignment), dtype.size() as u64)?, if packets { 8 } else { 1 })
 }
 
-fn lcm(a: u64, b: u64) -> Option<u64> {
+pub(crate) fn lcm(a: u64, b: u64) -> Option<u64> {
     let (mut x, mut y) = (a.max(1), b.max(1));
     while y != 0 {
         (x, y) = (y, x % y);

@@ -4,7 +4,7 @@
 //!    channels that its kind requires (M0202 to M0206, and the recorder's own codes). Then `nodes`: between nodes only
 //!    port channels are used (M0225), and `reductions`: a plan that averages has no other reductions (M0228).
 //!    `counted`: what the rules find out about a plan whose sizes are counts, at full counts, holds for all counts (M0230 to
-//!    M0232).
+//!    M0232). `rows`: rows are normalized whole, and once (M0233, M0234).
 //! 2. `layout`: packets and plain data use separate scratch (M0219 to M0221).
 //! 3. `pairing`: every channel pair has as many waits as signals, every semaphore ends at its initial value, and all
 //!    thread blocks of a barrier execute it the same number of times, for every message size (M0201, M0205, M0207).
@@ -12,7 +12,7 @@
 //!    be decided).
 //! 5. `race`: of two accesses to the same bytes of which one writes, one happens before the other (M0210); the same
 //!    holds for the accesses of the caller and of the next launch (M0211 to M0213).
-//! 6. `dataflow`: every output holds what the collective guarantees, no operation reads uninitialized memory, and
+//! 6. `dataflow`: every output holds what the collective guarantees, normalized if the plan has rows (M0235), no operation reads uninitialized memory, and
 //!    inputs keep their values unless the plan is in place (M0214 to M0218). No data is lost at counts that do not divide
 //!    evenly, unless the plan takes dividing counts only (M0227).
 //!
@@ -61,6 +61,7 @@ mod reductions;
 pub mod reference;
 mod requirements;
 mod restrict;
+mod rows;
 mod run;
 mod search;
 mod shape;
@@ -108,7 +109,7 @@ pub enum Level {
     /// All of them.
     #[default]
     Full,
-    /// `shape`, `nodes`, `reductions`, `layout` and `pairing`.
+    /// `shape`, `nodes`, `reductions`, `rows`, `layout` and `pairing`.
     Basic,
     /// None. The plan may deadlock or compute wrong results; executors still reject accesses outside of its memory.
     Off,
@@ -165,7 +166,7 @@ impl Checks {
             // allowed.
             return self.without_allowed(found);
         }
-        for rule in [nodes::check, reductions::check] {
+        for rule in [nodes::check, reductions::check, rows::check] {
             let found = self.without_allowed(rule(view));
             if !found.is_empty() {
                 return found;

@@ -112,6 +112,8 @@ fn plan_files_are_executed_as_proved() {
 /// Plans whose sizes are counts are run by programs only.
 #[test]
 fn plans_with_counts_are_refused_where_none_are_passed() {
+    let run = mscclpp(["run", "allreduce_norm_two_shot", "--ranks", "2", "--size", "1K"]).ends_with(2);
+    assert!(run.stderr.contains("normalizes rows, whose operands this command does not pass"), "{}", run.stderr);
     let run = mscclpp(["run", "alltoallv_pull", "--ranks", "2", "--size", "1K"]).ends_with(2);
     assert_eq!(run.stdout, "");
     assert!(

@@ -120,7 +120,9 @@ const LARGE: [(u32, u32); 2] = [(8, 8), (8, 4)];
 /// The plans of the library's algorithms, the shortest first.
 fn plans(machines: [(u32, u32); 2]) -> Vec<(String, Value)> {
     let mut plans = Vec::new();
-    for algorithm in mscclpp_algorithms::all().iter().chain(mscclpp_algorithms::counted()) {
+    for algorithm in
+        mscclpp_algorithms::all().iter().chain(mscclpp_algorithms::counted()).chain(mscclpp_algorithms::norms())
+    {
         for (ranks, per_node) in machines.into_iter().filter(|&(ranks, per_node)| algorithm.supports(ranks, per_node)) {
             let mut spec = algorithm.spec(ranks, per_node);
             spec.collective.in_place |= algorithm.buffer_mode() == mscclpp_algorithms::BufferMode::InPlace;

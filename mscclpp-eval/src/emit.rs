@@ -304,6 +304,9 @@ fn fields(attribute: &Attribute) -> TokenStream {
     if collective.dividing {
         out.extend(quote!(spec.collective.dividing = true;));
     }
+    if collective.rows {
+        out.extend(quote!(spec.collective.rows = true;));
+    }
     for (tag, value) in &base.tags {
         out.extend(quote!(spec.tags.insert(::std::string::String::from(#tag), #value);));
     }

@@ -42,6 +42,7 @@ pub mod verify;
 
 #[doc(hidden)]
 pub use mscclpp_base::__half;
+pub use mscclpp_base::interpret::RowNorm;
 #[doc(hidden)]
 pub use mscclpp_base::logging;
 #[cfg(feature = "process")]

@@ -17,5 +17,6 @@ mod mutants;
 mod ops;
 mod process;
 mod results;
+mod rows;
 mod stalls;
 mod timeline;

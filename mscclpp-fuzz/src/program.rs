@@ -150,6 +150,8 @@ pub(super) struct Move {
     pub(super) grain: Grain,
     /// Packets are moved without reading their flags.
     pub(super) raw: bool,
+    /// Rows are normalized: the sum of the sources is replaced.
+    pub(super) norm: bool,
 }
 
 /// Elements that a thread processes at a time.
@@ -159,6 +161,8 @@ pub(super) enum Grain {
     Cell,
     /// Cells, assigned to every second thread.
     Multicast,
+    /// Rows of a vector each, which another thread reads and writes than reads and writes a vector.
+    Row,
 }
 
 /// A range of cells of a buffer.

@@ -322,7 +322,7 @@ impl ScaleDown<'_> {
         let srcs = self.operands(at, &at.op.srcs, kind.source_packets(at.op.channel))?;
         let srcs = match function {
             // An element is the sum of its sources.
-            Function::Copy | Function::Reduce => srcs,
+            Function::Copy | Function::Reduce | Function::RowNorm => srcs,
         };
         let dsts = self.operands(at, &at.op.dsts, kind.dsts().packets)?;
         let sizes: Vec<u32> = at.op.srcs.iter().chain(&at.op.dsts).map(|range| range.size).collect();
@@ -338,6 +338,7 @@ impl ScaleDown<'_> {
         let packets = srcs.iter().chain(&dsts).flatten().any(|operand| operand.packets);
         let grain = match kind.grain() {
             plan::raw::Grain::Multicast if self.scale.narrow_multicast => Grain::Multicast,
+            plan::raw::Grain::Row => Grain::Row,
             _ if packets => Grain::Cell,
             _ => Grain::Vector,
         };
@@ -346,7 +347,7 @@ impl ScaleDown<'_> {
             let len = u64::from(size) * self.scale.chunk;
             let (start, len) = at.op.slice.map_or((0, len), |slice| Scale::slice(len, slice.index, slice.count));
             debug_assert!(start.is_multiple_of(VECTOR));
-            Move { srcs, dsts, start, len, grain, raw }
+            Move { srcs, dsts, start, len, grain, raw, norm: function == Function::RowNorm }
         };
         if !pairs && port && kind.has_packets() {
             let ends = self.ends(at)?;

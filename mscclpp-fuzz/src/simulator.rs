@@ -8,7 +8,7 @@ use super::clock::Clock;
 use super::memory::{Cell, Write};
 use super::program::{AgentKind, Move, Program, Sized, of_launch};
 use super::schedule::Schedule;
-use super::value::{Oracle, is_free, packet_bytes_as_plain, poison};
+use super::value::{Oracle, is_free, normalized, packet_bytes_as_plain, poison};
 use super::{Failure, Outcome};
 use crate::random::Random;
 
@@ -367,7 +367,7 @@ impl<'p> Simulator<'p> {
             });
             flag = found.1;
         }
-        (value, flag)
+        (if transfer.norm { normalized(value) } else { value }, flag)
     }
 
     /// Writes an element to all its destinations.

@@ -212,9 +212,10 @@ impl Simulator<'_> {
 /// Returns the next element of a range that belongs to a thread: its number, first cell and cells.
 fn next_element(transfer: &Move, len: u64, done: u64, thread: u32, threads: u32) -> Option<(u64, u64, u64)> {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
-    let cells = if transfer.grain == Grain::Vector { VECTOR } else { 1 };
+    let cells = if matches!(transfer.grain, Grain::Vector | Grain::Row) { VECTOR } else { 1 };
     let owner = |element: u64| match transfer.grain {
         Grain::Multicast => 2 * element % threads,
+        Grain::Row => (element + 1) % threads,
         _ => element % threads,
     };
     let element = (done..len / cells).find(|&element| owner(element) == thread)?;

@@ -23,6 +23,11 @@ pub(super) fn packet_bytes_as_plain(value: u64, flag: u32) -> u64 {
     Random::new(value ^ u64::from(flag) << 32 ^ 0x5bd1_e995).next()
 }
 
+/// Returns what a row norm makes of a value: no sum of tokens, except with probability 2⁻⁶⁴.
+pub(super) fn normalized(value: u64) -> u64 {
+    Random::new(value ^ 0x6e6f_726d).next()
+}
+
 /// Returns whether the collective has no postconditions.
 pub(super) fn is_free(plan: &PlanTree) -> bool {
     matches!(plan.collective.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. })
@@ -71,7 +76,10 @@ impl<'p> Oracle<'p> {
         let ranks = self.plan.ranks.len() as u32;
         let tables = &self.program.ranks[rank as usize];
         let size = self.chunk(launch);
-        let sum = |cell| (0..ranks).map(|rank| token(launch, rank, cell)).fold(0, u64::wrapping_add);
+        let sum = |cell| {
+            let sum = (0..ranks).map(|rank| token(launch, rank, cell)).fold(0, u64::wrapping_add);
+            if self.plan.collective.rows { normalized(sum) } else { sum }
+        };
         let mine = |chunks: u32| u64::from(rank) * u64::from(chunks) * size + cell;
         Some(match self.plan.collective.kind {
             K::AllReduce => sum(cell),

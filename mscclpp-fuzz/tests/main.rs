@@ -6,6 +6,7 @@ mod filetests;
 mod fuzz;
 mod mutation;
 mod permutations;
+mod rows;
 #[path = "../../mscclpp-plan/src/testing.rs"]
 #[allow(dead_code, reason = "written for other tests")]
 mod testing;

@@ -125,13 +125,14 @@ fn collective() -> impl Strategy<Value = Collective> {
             CollectiveKind::Test { input, output },
         ][which]
     });
-    let flags = (any::<bool>(), any::<bool>());
-    (kind, number(), flags, number()).prop_map(|(kind, chunk_factor, (in_place, dividing), root)| Collective {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (kind, number(), flags, number()).prop_map(|(kind, chunk_factor, (in_place, dividing, rows), root)| Collective {
         kind,
         chunk_factor,
         in_place,
         root,
         dividing,
+        rows,
     })
 }
 

@@ -107,12 +107,15 @@ pub struct Collective {
     /// alignment units, whole elements and, with packets, whole packets of 8 bytes, so that nothing is padded. Other
     /// counts are an error where it is launched.
     pub dividing: bool,
+    /// Whether a message consists of rows, which no chunk divides, and the results of the reduction are normalized row by
+    /// row: then a launch has the residual, gamma and other operands of `row_norm`.
+    pub rows: bool,
 }
 
 impl Collective {
     /// Creates an out-of-place collective with one chunk per part and root 0.
     pub const fn new(kind: CollectiveKind) -> Self {
-        Self { kind, chunk_factor: 1, in_place: false, root: 0, dividing: false }
+        Self { kind, chunk_factor: 1, in_place: false, root: 0, dividing: false, rows: false }
     }
 
     /// Returns the chunks of every rank's input and output buffer, before replication; `None` when they exceed 32 bits.

@@ -54,6 +54,7 @@ pub fn diff(left: &PlanTree, right: &PlanTree) -> Vec<Difference> {
     found.field("collective", pair.map(|plan| format!("{:?}", plan.collective.kind)));
     found.field("in place", pair.map(|plan| plan.collective.in_place));
     found.field("dividing", pair.map(|plan| plan.collective.dividing));
+    found.field("rows", pair.map(|plan| plan.collective.rows));
     found.field("root", pair.map(|plan| plan.collective.root));
     found.field("protocol", pair.map(|plan| plan.protocol.name()));
     found.field("shared scratch", pair.map(|plan| plan.reuse_resources));

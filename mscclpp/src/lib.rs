@@ -92,7 +92,7 @@ pub mod runtime {
     #[cfg(feature = "process")]
     pub use mscclpp_communicator::{AllToAllVOutput, Dispatched, Route, RowElement};
     pub use mscclpp_exec::verify::{Verifier, VerifyReport};
-    pub use mscclpp_exec::{AccumType, E4m3, E4m3B15, E5m2, Element, PacketType};
+    pub use mscclpp_exec::{AccumType, E4m3, E4m3B15, E5m2, Element, PacketType, RowNorm};
 
     /// All ranks of a plan in this process.
     pub mod cpu {
@@ -325,6 +325,8 @@ mod pages {
     struct Counts;
     #[doc = include_str!("../../docs/learn/experts.md")]
     struct Experts;
+    #[doc = include_str!("../../docs/learn/epilogues.md")]
+    struct Epilogues;
     #[doc = include_str!("../../docs/learn/debugging.md")]
     struct Debugging;
     #[doc = include_str!("../../docs/learn/calls.md")]

@@ -22,6 +22,7 @@ impl Error {
             Self::FixedReduction { .. } => Code::FixedReduction,
             Self::UnsupportedAccumulator { .. } => Code::NoSuchReduction,
             Self::CountOverflow(_) => Code::CountOverflow,
+            Self::Rows(error) => error.code(),
             Self::BufferSize { .. }
             | Self::CountRow { .. }
             | Self::CountMode { .. }
@@ -107,6 +108,7 @@ impl Error {
                      any reduction"
                 )
             }
+            Self::Rows(error) => error.help(),
             Self::UnsupportedAccumulator { dtype, .. } if dtype.is_integer() => "accumulate integers as \
                 `Native`"
                 .into(),

@@ -9,6 +9,7 @@ pub mod driver;
 pub mod jit;
 mod late;
 mod properties;
+mod rows;
 mod stall;
 pub mod unavailable;
 
@@ -17,6 +18,7 @@ pub use aborted::LaunchAborted;
 pub use counts::{CountLimit, CountOverflow};
 pub use late::LateData;
 pub use mscclpp_core::diag::{ErrorKind, RootCause};
+pub use rows::RowsError;
 pub use stall::path;
 pub use stall::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 
@@ -149,6 +151,9 @@ pub enum Error {
         /// Whether the plan takes counts.
         counted: bool,
     },
+    /// A message of rows, or an operand of its row norm, is wrong.
+    #[error(transparent)]
+    Rows(#[from] RowsError),
     /// A buffer has the wrong length.
     #[error("{buffer} of rank {rank} has {found} bytes, expected {expected} bytes")]
     BufferSize {

@@ -24,6 +24,7 @@ impl Error {
             | Self::CountOverflow(_)
             | Self::CountRow { .. }
             | Self::CountMode { .. }
+            | Self::Rows(_)
             | Self::BufferCount { .. }
             | Self::ElementType { .. }
             | Self::ForeignBuffers { .. }
@@ -102,6 +103,7 @@ impl Error {
             | Self::Panicked { rank, .. } => Some(*rank),
             Self::MapFailed { rank, .. } | Self::NotShareable { rank, .. } => Some(*rank),
             Self::CountOverflow(overflow) => Some(overflow.rank),
+            Self::Rows(error) => error.rank(),
             Self::KernelChannel(error) => error.rank(),
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => Some(aborted.rank),

@@ -9,7 +9,7 @@ use crate::memory::{Lines, Span, copy_lines};
 use crate::numeric::{LINE, LINES, Line, Tile};
 
 /// Bytes of a tile.
-const BLOCK: u64 = (LINE * LINES) as u64;
+pub(super) const BLOCK: u64 = (LINE * LINES) as u64;
 
 /// Number of operands whose spans are resolved once per range; those of an operation with more are resolved once per
 /// tile.
@@ -30,7 +30,8 @@ impl<'a> Launch<'a> {
             Transfer::Unpack => self.unpack(worker, instr, state),
             Transfer::Forward => self.forward(worker, instr, state),
             Transfer::Reduce => self.reduce(worker, instr, state),
-            // Its count is that of a rank: `copy_counted`.
+            // These depend on what a rank passes: `norm_rows`, `copy_counted`.
+            Transfer::RowNorm => Progress::Next,
             Transfer::CopyCounted => Progress::Next,
         }
     }
@@ -345,7 +346,7 @@ fn lines_of(n: u64) -> usize {
     (n as usize).div_ceil(LINE)
 }
 
-fn load(block: &mut Tile, from: Span<'_>, at: u64, n: u64) {
+pub(super) fn load(block: &mut Tile, from: Span<'_>, at: u64, n: u64) {
     let (at, n) = (at as usize, n as usize);
     for (i, line) in block.iter_mut().enumerate().take(n.div_ceil(LINE)) {
         *line = from.load(at + i * LINE, LINE.min(n - i * LINE));
@@ -353,7 +354,7 @@ fn load(block: &mut Tile, from: Span<'_>, at: u64, n: u64) {
 }
 
 #[inline]
-fn store(block: &[Line], to: Span<'_>, at: u64, n: u64) {
+pub(super) fn store(block: &[Line], to: Span<'_>, at: u64, n: u64) {
     let (at, n) = (at as usize, n as usize);
     if let Some(lines) = to.lines(at, n) {
         return lines.store_from(block);

@@ -5,6 +5,7 @@ use super::counts::CountRows;
 use super::params::Params;
 use super::program::{Block, Instr, Opcode, Operand, ResolvedPlan, Space, Transfer};
 use super::remote::Remote;
+use super::rows::RowCalls;
 use super::state::{AgentState, Position};
 use super::timeline::{Recorder, Unrecorded};
 use crate::memory::{LentSlices, Span};
@@ -27,6 +28,8 @@ pub struct Launch<'a> {
     /// parity of numbers of successive launches of a plan differs, unless no two launches overlap.
     pub counts: Option<CountRows<'a>>,
     pub counts_number: u64,
+    /// The row norms of ranks of this process, in a plan that has them.
+    pub rows: Option<RowCalls<'a>>,
     /// Whether each counter is written by one thread only, so that counters need no atomic read-modify-write
     /// instructions.
     pub exclusive: bool,
@@ -128,6 +131,7 @@ impl<'a> Launch<'a> {
             // The threads of a block are one agent.
             Opcode::Nop => Progress::Next,
             Opcode::Transfer(Transfer::CopyCounted) => self.copy_counted(worker, instr, code.rank, state),
+            Opcode::Transfer(Transfer::RowNorm) => self.norm_rows(worker, instr, code.rank, state),
             Opcode::ExchangeCounts => self.exchange_counts(code.rank, state),
             Opcode::Transfer(transfer) => self.run_transfer(transfer, worker, instr, state),
             Opcode::Port { flush, .. } => self.port(code, instr, state, flush),

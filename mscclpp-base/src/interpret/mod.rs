@@ -26,6 +26,7 @@ pub mod report;
 mod resolve;
 #[cfg(feature = "process")]
 mod retain;
+mod rows;
 mod state;
 mod sync;
 mod table;
@@ -42,4 +43,5 @@ pub use params::{Params, SLICES};
 pub use program::{Block, Opcode, Operand, ResolvedPlan, Space, Transfer};
 pub use remote::Remote;
 pub use resolve::resolve;
+pub use rows::{ROW_SLICES, RowCall, RowCalls, RowNorm, row_slice};
 pub use state::AgentState;

@@ -6,9 +6,10 @@ use mscclpp_core::types::ReduceOp;
 
 use super::program::{Reductions, ResolvedPlan, SPACES, Space};
 use super::reduce::{Divider, Reducer, divider};
-use crate::error::Error;
+use crate::error::{Error, RowsError};
 use crate::layout::{Layout, Shape, View};
 use crate::message::{Message, PacketType};
+use crate::numeric::row_norm::RowFunctions;
 
 /// A message bound to a plan. It holds no memory, so it serves any number of launches.
 pub struct Params {
@@ -24,6 +25,8 @@ pub struct Params {
     pub reduction: Option<ReduceOp>,
     /// The division that ends an average.
     pub divide: Option<Divider>,
+    /// The arithmetic of row norms, in a plan that has them.
+    pub rows: Option<RowFunctions>,
     /// Bytes of scratch per rank, plain and as packets.
     pub scratch: [u64; 2],
 }
@@ -53,6 +56,10 @@ impl Params {
     /// The errors of [`Layout::new`], [`Error::MessageSize`], [`Error::FixedReduction`],
     /// [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`].
     pub fn new(program: &ResolvedPlan, message: Message, scratch_limit: u64, pool: u64) -> Result<Self, Error> {
+        let rows = program.shape.collective.rows;
+        if rows != (message.row > 0) {
+            return Err(RowsError::Mode { plan: program.plan.name().to_owned(), rows }.into());
+        }
         let layout = Layout::new(&program.shape, &message)?;
         check_size(program, &message)?;
         check_loops(program, &layout)?;
@@ -74,6 +81,7 @@ impl Params {
             reducers,
             grain: (message.dtype.size() as u64).max(packet),
             reduction: reduces.then_some(op),
+            rows: RowFunctions::new(message.dtype).filter(|_| rows),
             divide: (reduces && op == ReduceOp::Avg).then(|| divider(message.dtype)),
             scratch: [scratch.plain, scratch.packets],
         })
@@ -132,7 +140,9 @@ fn reduction(program: &ResolvedPlan, message: &Message) -> Result<ReduceOp, Erro
     let Shape { collective, ranks, .. } = program.shape;
     match (program.reductions, message.op) {
         // The division at the end would divide copies in the outputs as well.
-        (Reductions::Generic, Some(asked @ ReduceOp::Avg)) if ranks > 1 && !collective.kind.is_reduction() => {
+        (Reductions::Generic, Some(asked @ ReduceOp::Avg))
+            if ranks > 1 && (!collective.kind.is_reduction() || collective.rows) =>
+        {
             fixed(ReduceOp::Sum.name(), asked)
         }
         (Reductions::Generic, asked) => Ok(asked.unwrap_or_default()),

@@ -28,4 +28,4 @@ mod unit;
 pub use fused::{copy_lines, fuse};
 pub use limit::{check_available, no_memory, out_of_memory};
 pub use span::{Lines, Span};
-pub use table::{Lent, LentSlices, Table};
+pub use table::{Lent, LentSlices, Loan, Table};

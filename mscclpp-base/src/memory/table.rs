@@ -20,6 +20,25 @@ pub struct Lent {
     pub(super) shared: bool,
 }
 
+/// A slice that is lent for a launch.
+pub enum Loan<'a> {
+    Read(&'a [u8]),
+    Write(&'a mut [u8]),
+}
+
+impl Loan<'_> {
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Read(bytes) => bytes,
+            Self::Write(bytes) => bytes,
+        }
+    }
+
+    pub fn is_written(&self) -> bool {
+        matches!(self, Self::Write(_))
+    }
+}
+
 impl Lent {
     /// An empty slice.
     pub const EMPTY: Self = Self { base: std::ptr::dangling_mut::<u64>().cast(), len: 0, shared: true };
@@ -48,14 +67,12 @@ pub struct Lender<'t, 'a> {
 }
 
 impl<'a> Lender<'_, 'a> {
-    /// Lends a slice for reading and writing.
-    pub fn push(&mut self, slice: &'a mut [u8]) {
-        self.list.push(Lent { base: slice.as_mut_ptr(), len: slice.len(), shared: false });
-    }
-
-    /// Lends a slice for reading.
-    pub fn push_shared(&mut self, slice: &'a [u8]) {
-        self.list.push(Lent { base: slice.as_ptr().cast_mut(), len: slice.len(), shared: true });
+    /// Lends a slice.
+    pub fn push(&mut self, loan: Loan<'a>) {
+        self.list.push(match loan {
+            Loan::Read(slice) => Lent { base: slice.as_ptr().cast_mut(), len: slice.len(), shared: true },
+            Loan::Write(slice) => Lent { base: slice.as_mut_ptr(), len: slice.len(), shared: false },
+        });
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod block;
 mod number;
+pub mod row_norm;
 mod small;
 mod switch;
 

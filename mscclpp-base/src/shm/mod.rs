@@ -34,4 +34,4 @@ pub use mesh::{LocalListener, Mesh, Sent, SharedFile};
 pub use region::{Region, SecondMapping};
 pub use segment::{HUGE, Segment, system};
 pub use slab::Slab;
-pub use views::{Loan, Views};
+pub use views::Views;

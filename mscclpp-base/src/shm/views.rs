@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Segment;
-use crate::memory::{Lent, LentSlices};
+use crate::memory::{Lent, LentSlices, Loan};
 
 /// Slices by number, as in a [`Table`](crate::memory::Table): parts of segments, which stay, and loans for the duration of a
 /// launch.
@@ -12,25 +12,6 @@ pub struct Views {
     list: Vec<Lent>,
     /// Keeps the segments of the parts mapped.
     segments: Vec<Option<Arc<Segment>>>,
-}
-
-/// A slice that is lent for a launch.
-pub enum Loan<'a> {
-    Read(&'a [u8]),
-    Write(&'a mut [u8]),
-}
-
-impl Loan<'_> {
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Read(bytes) => bytes,
-            Self::Write(bytes) => bytes,
-        }
-    }
-
-    pub fn is_written(&self) -> bool {
-        matches!(self, Self::Write(_))
-    }
 }
 
 impl Views {

@@ -106,8 +106,22 @@ impl Contents {
                 }
                 self.spend(self.operands.len());
                 let switch = op.kind.grain() == Grain::Multicast;
-                self.combine(How { op: op.reduce.unwrap_or(ReduceOp::Sum), switch });
+                self.combine(How { op: op.reduce.unwrap_or(ReduceOp::Sum), switch, norm: false });
                 self.store(writes, by);
+            }
+            Function::RowNorm => {
+                // What an operation writes depends on the whole row, which has one value: the race rule has proved that
+                // rows are complete, and rows are not divided.
+                for (read, write) in reads.iter().zip(writes) {
+                    self.operands.clear();
+                    load(&self.memories, read, &mut self.operands, &mut unwritten);
+                    self.load_from(read, 0, true);
+                    self.spend(self.operands.len());
+                    self.positions.clear();
+                    self.positions.push((0, self.operands.len(), 0));
+                    self.combine(How::NORM);
+                    self.store(std::slice::from_ref(write), by);
+                }
             }
         }
     }

@@ -13,8 +13,9 @@ pub(super) struct Contributions {
     /// How they are combined, and a second way if there are two.
     pub(super) how: Option<How>,
     pub(super) mixed: Option<How>,
-    /// Whether a part of it is unknown.
+    /// Whether a part of it is unknown, and whether any is normalized.
     pub(super) unknown: bool,
+    pub(super) normalized: bool,
 }
 
 impl Contributions {
@@ -42,8 +43,9 @@ impl Contributions {
                 }
                 Kind::Reduction(how, terms) => {
                     *budget -= terms.len() as u64;
+                    contributions.normalized |= how.norm;
                     match contributions.how {
-                        Some(other) if other.op != how.op => contributions.mixed = Some(how),
+                        Some(other) if !other.is_like(how) => contributions.mixed = Some(how),
                         Some(_) => {}
                         None => contributions.how = Some(how),
                     }
@@ -66,7 +68,7 @@ impl Contributions {
 
     /// Returns whether the multiplicity of an input is irrelevant.
     pub(super) fn is_idempotent(&self) -> bool {
-        self.mixed.is_none() && self.how.is_some_and(|how| matches!(how.op, ReduceOp::Min | ReduceOp::Max))
+        self.mixed.is_none() && self.how.is_some_and(|how| !how.norm && matches!(how.op, ReduceOp::Min | ReduceOp::Max))
     }
 }
 
@@ -137,7 +139,7 @@ pub(super) fn each_rank(
                 left -= 1;
             }
             Kind::Reduction(of, terms) => {
-                if terms.len() > left || how.get_or_insert(of).op != of.op {
+                if terms.len() > left || !how.get_or_insert(of).is_like(of) {
                     return None;
                 }
                 open.extend(terms.iter().map(|term| (term.node, shift.wrapping_add(term.shift))));
@@ -151,7 +153,7 @@ pub(super) fn each_rank(
 mod tests {
     use super::*;
 
-    const SUM: How = How { op: ReduceOp::Sum, switch: false };
+    const SUM: How = How { op: ReduceOp::Sum, switch: false, norm: false };
 
     fn values() -> (Values, [Node; 3]) {
         let values = Values::new(3);
@@ -172,7 +174,7 @@ mod tests {
         assert_eq!(all_ranks(&values, other, &mut [0; 3], 1), None);
         let twice = values.reduce(SUM, [(abc, 4), (c, 4)].into_iter()).0;
         assert_eq!(all_ranks(&values, twice, &mut [0; 3], 1), None);
-        let mixed = values.reduce(How { op: ReduceOp::Max, switch: false }, [(ab, 4), (c, 4)].into_iter()).0;
+        let mixed = values.reduce(How { op: ReduceOp::Max, ..SUM }, [(ab, 4), (c, 4)].into_iter()).0;
         assert_eq!(all_ranks(&values, mixed, &mut [0; 3], 1), None);
         assert!(Contributions::of(&values, mixed, 0).mixed.is_some());
     }

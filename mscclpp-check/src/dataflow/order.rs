@@ -120,6 +120,6 @@ fn rank_order(plan: &PlanTree, op: ReduceOp) -> u64 {
     let ranks = plan.ranks.len() as u32;
     let mut values = Values::new(ranks);
     let inputs: Vec<_> = (0..ranks).map(|rank| (values.input(rank), 0)).collect();
-    let (node, _) = values.reduce(How { op, switch: false }, inputs.into_iter());
+    let (node, _) = values.reduce(How { op, switch: false, norm: false }, inputs.into_iter());
     values.fingerprint(node)
 }

@@ -45,6 +45,8 @@ pub(super) enum Found {
     Divided(ValueRange),
     /// The required inputs, of which some are lost where chunks are short.
     Lost(ValueRange),
+    /// In a plan with rows: a value that is not normalized, or one that was computed from normalized values.
+    NotNormalized(ValueRange, Contributions),
 }
 
 /// Compares outputs with postconditions.
@@ -101,6 +103,8 @@ enum Wrong {
     Divided,
     /// Lost where chunks are short.
     Lost,
+    /// Not normalized, or computed from normalized values.
+    NotNormalized,
 }
 
 /// Far more than any useful plan needs; a plan that shares its partial results repeatedly would need ever more.
@@ -172,17 +176,25 @@ impl<'a> OutputChecker<'a> {
     pub(super) fn reductions(&self, mut visit: impl FnMut(u32, u64, ValueRange)) {
         for rank in 0..self.extent.num_ranks {
             for postcondition in self.plan.collective.postconditions(self.extent, rank) {
-                if let OutputContent::Reduction { chunk } = postcondition.content {
+                let chunk = postcondition.content.chunk();
+                if postcondition.content.is_reduction() {
                     let (memory, range) = self.output(rank, postcondition.chunk, postcondition.len);
                     let first = u64::from(chunk) * self.chunk;
                     self.contents.memories.read(memory, range.clone(), |part, piece| {
                         if let Some(piece) = piece {
+                            let piece = self.before_norm(piece).unwrap_or(piece);
                             visit(rank, first + part.start - range.start, piece);
                         }
                     });
                 }
             }
         }
+    }
+
+    /// Returns what a normalized value was before; `None` for other values.
+    fn before_norm(&self, piece: ValueRange) -> Option<ValueRange> {
+        let term = self.contents.values.before_norm(piece.node)?;
+        Some(ValueRange { node: term.node, at: piece.at.wrapping_add_signed(term.shift), ..piece })
     }
 
     /// Returns the location of chunks of an output.
@@ -195,21 +207,19 @@ impl<'a> OutputChecker<'a> {
     fn check_postcondition(&mut self, rank: u32, postcondition: Postcondition) {
         let contents = self.contents;
         let (memory, range) = self.output(rank, postcondition.chunk, postcondition.len);
-        let chunk = match postcondition.content {
-            OutputContent::Input { chunk, .. } | OutputContent::Reduction { chunk } => chunk,
-        };
-        let origin = u64::from(chunk) * self.chunk;
+        let origin = u64::from(postcondition.content.chunk()) * self.chunk;
         contents.memories.read(memory, range.clone(), |part, piece| {
             let at = origin + part.start - range.start;
             let wrong = match (piece, postcondition.content) {
                 (None, _) => Some(Wrong::Missing),
                 (Some(piece), OutputContent::Input { rank, .. }) => self.copy(piece, rank, at),
                 (Some(piece), OutputContent::Reduction { .. }) => self.reduction(piece, at),
+                (Some(piece), OutputContent::Normalized { .. }) => self.normalized(piece, at),
             };
             let Some(wrong) = wrong.or_else(|| self.lost(piece, part.start)) else { return };
             let ranks = match postcondition.content {
                 OutputContent::Input { rank, .. } => rank..rank + 1,
-                OutputContent::Reduction { .. } => 0..self.extent.num_ranks,
+                OutputContent::Reduction { .. } | OutputContent::Normalized { .. } => 0..self.extent.num_ranks,
             };
             let first = u64::from(postcondition.chunk) * self.chunk + part.start - range.start;
             let demand = Demand { inputs: ranks.map(|rank| (rank, at)).collect(), origin: None };
@@ -226,7 +236,7 @@ impl<'a> OutputChecker<'a> {
                     let content = OutputContent::Input { rank: from, chunk: symmetry.input(from, first + i) };
                     self.check_postcondition(rank, Postcondition { chunk, len: 1, content });
                 }
-                OutputContent::Reduction { chunk: first } => {
+                OutputContent::Reduction { chunk: first } | OutputContent::Normalized { chunk: first } => {
                     let chunk_of = |from| symmetry.input(from, first + i);
                     self.check_renamed_reduction(rank, chunk, chunk_of);
                 }
@@ -240,13 +250,16 @@ impl<'a> OutputChecker<'a> {
         let (memory, range) = self.output(rank, chunk, 1);
         contents.memories.read(memory, range.clone(), |part, piece| {
             let offset = part.start - range.start;
+            let rows = self.plan.collective.rows;
+            let piece = piece.and_then(|piece| if rows { self.before_norm(piece) } else { Some(piece) });
             let how = piece.and_then(|piece| {
                 self.mark += 1;
                 each_rank(&contents.values, piece.node, &mut self.seen, self.mark, |from, shift| {
                     piece.at.wrapping_add_signed(shift) == u64::from(chunk_of(from)) * length + offset
                 })
             });
-            let as_usual = how.is_some_and(|how| how.is_none_or(|how| self.how.get_or_insert(how).op == how.op));
+            let as_usual =
+                how.is_some_and(|how| how.is_none_or(|how| !how.norm && self.how.get_or_insert(how).is_like(how)));
             if !as_usual {
                 let demand = Demand { inputs: Vec::new(), origin: None };
                 let first = u64::from(chunk) * length + offset;
@@ -303,7 +316,22 @@ impl<'a> OutputChecker<'a> {
     /// Returns how an output that is combined in one way differs from others, if it does.
     fn as_others(&mut self, how: How) -> Option<Wrong> {
         let usual = *self.how.get_or_insert(how);
-        (usual.op != how.op).then_some(Wrong::Mixed(how, usual))
+        (!usual.is_like(how)).then_some(Wrong::Mixed(how, usual))
+    }
+
+    /// Returns how a value differs from the normalized reduction of all ranks, if it does.
+    fn normalized(&mut self, piece: ValueRange, at: u64) -> Option<Wrong> {
+        let values = &self.contents.values;
+        match self.before_norm(piece) {
+            Some(before) => match self.reduction(before, at) {
+                Some(_) if Contributions::within(values, before.node, before.at, &mut self.budget).normalized => {
+                    Some(Wrong::NotNormalized)
+                }
+                wrong => wrong,
+            },
+            None if values.kind(piece.node) == Kind::Unknown => None,
+            None => Some(Wrong::NotNormalized),
+        }
     }
 
     /// Records errors in a part of a buffer, chunk by chunk.
@@ -333,7 +361,9 @@ impl<'a> OutputChecker<'a> {
             }
             self.count += 1;
             let values = &self.contents.values;
-            let piece = piece.map(|piece| piece.part(done, to));
+            // What is wrong with a normalized value is what it was before.
+            let before = |piece| if matches!(wrong, Wrong::Inputs) { self.before_norm(piece) } else { None };
+            let piece = piece.map(|piece| before(piece).unwrap_or(piece).part(done, to));
             let budget = &mut self.budget;
             let mut inputs_in =
                 |piece: ValueRange| Found::Inputs(piece, Contributions::within(values, piece.node, piece.at, budget));
@@ -349,6 +379,9 @@ impl<'a> OutputChecker<'a> {
                     (Some(piece), Wrong::Mixed(how, usual)) => Found::Mixed(piece, *how, *usual),
                     (Some(piece), Wrong::Divided) => Found::Divided(piece),
                     (Some(piece), Wrong::Lost) => Found::Lost(piece),
+                    (Some(piece), Wrong::NotNormalized) => {
+                        Found::NotNormalized(piece, Contributions::within(values, piece.node, piece.at, budget))
+                    }
                     (Some(piece), _) => inputs_in(piece),
                     (None, _) => Found::Nothing,
                 },
@@ -392,7 +425,8 @@ impl<'a> OutputChecker<'a> {
         if values.kind(node) == Kind::Unknown {
             return Verdict::Unknown;
         }
-        if let Some((distance, how)) = all_ranks(values, node, &mut self.seen, node) {
+        let all = all_ranks(values, node, &mut self.seen, node);
+        if let Some((distance, how)) = all.filter(|(_, how)| how.is_none_or(|how| !how.norm)) {
             return Verdict::All(distance, how);
         }
         // The minimum of a number and itself is that number.

@@ -169,6 +169,20 @@ impl<'p> Reporter<'_, 'p> {
                 self.about(Code::MixedAverage, piece, message).help("use `sum` instead of `avg`")
             }
             Found::Lost(piece) => self.lost(fault, piece),
+            Found::NotNormalized(piece, inputs) if inputs.normalized => {
+                let message = format!(
+                    "{} is computed from rows that were normalized before, expected rows that are normalized last",
+                    self.output(fault)
+                );
+                self.about(Code::NotNormalized, piece, message)
+                    .help("normalize the sum of all ranks, once, and only move the result")
+            }
+            Found::NotNormalized(piece, inputs) => {
+                let message =
+                    format!("{} holds {}, whose rows are not normalized", self.output(fault), self.describe(inputs));
+                self.about(Code::NotNormalized, piece, message)
+                    .help("call `row_norm` on the sum of all ranks, or remove `rows` from the attribute")
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A value is a node of a graph, read from a coordinate on. The nodes of the inputs exist from the start; the results
 //! of reductions have other nodes: an ordered list of terms, each a node and the distance of its coordinate from that
-//! of the first term. Thus equal reductions of different chunks are the same node at different coordinates.
+//! of the first term. Thus equal reductions of different chunks are the same node at different coordinates. A normalized
+//! value is a node with one term.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,18 @@ pub(super) struct How {
     pub(super) op: ReduceOp,
     /// By a switch, which combines them in an unspecified order.
     pub(super) switch: bool,
+    /// Whether the only term is normalized with its row, and not combined with others.
+    pub(super) norm: bool,
+}
+
+impl How {
+    /// How a row is normalized.
+    pub(super) const NORM: Self = Self { op: ReduceOp::Sum, switch: false, norm: true };
+
+    /// Returns whether both combine terms by one function, in any order.
+    pub(super) fn is_like(self, other: Self) -> bool {
+        (self.op, self.norm) == (other.op, other.norm)
+    }
 }
 
 /// A term of a reduction: a node, and the distance of its coordinate from that of the first term.
@@ -84,6 +97,14 @@ impl Values {
         1 + self.ranks as usize + self.reductions.len()
     }
 
+    /// Returns the term of a normalized value, and the distance of its coordinate; `None` for other values.
+    pub(super) fn before_norm(&self, node: Node) -> Option<Term> {
+        match self.kind(node) {
+            Kind::Reduction(how, [term]) if how.norm => Some(*term),
+            _ => None,
+        }
+    }
+
     /// Returns whether a switch has reduced any value.
     pub(super) fn has_switch(&self) -> bool {
         self.reductions.iter().any(|reduction| reduction.how.switch)
@@ -131,7 +152,7 @@ impl Values {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.clear();
         let (mut at, mut unknown) = (0, false);
-        let mut hash = how.op as u64 | u64::from(how.switch) << 8;
+        let mut hash = how.op as u64 | u64::from(how.switch) << 8 | u64::from(how.norm) << 9;
         for (i, (node, coordinate)) in values.enumerate() {
             if i == 0 {
                 at = coordinate;
@@ -144,7 +165,7 @@ impl Values {
         let result = match fresh[..] {
             [] => (UNKNOWN, 0),
             _ if unknown => (UNKNOWN, 0),
-            [only] => (only.node, at),
+            [only] if !how.norm => (only.node, at),
             _ => (self.node(how, hash, &fresh), at),
         };
         self.fresh = fresh;
@@ -236,7 +257,7 @@ pub(super) fn mix(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const SUM: How = How { op: ReduceOp::Sum, switch: false };
+    const SUM: How = How { op: ReduceOp::Sum, switch: false, norm: false };
 
     #[test]
     fn equal_reductions_are_one_node_whatever_the_chunk() {
@@ -247,7 +268,7 @@ mod tests {
         assert_eq!(values.reduce(SUM, [(a, 90), (b, 90)].into_iter()), (sum, 90));
         let shifted = values.reduce(SUM, [(a, 7), (b, 8)].into_iter());
         let swapped = values.reduce(SUM, [(b, 7), (a, 7)].into_iter());
-        let largest = values.reduce(How { op: ReduceOp::Max, switch: false }, [(a, 7), (b, 7)].into_iter());
+        let largest = values.reduce(How { op: ReduceOp::Max, ..SUM }, [(a, 7), (b, 7)].into_iter());
         let nodes = [sum, shifted.0, swapped.0, largest.0];
         for (i, one) in nodes.iter().enumerate() {
             assert!(nodes[..i].iter().all(|other| values.fingerprint(*other) != values.fingerprint(*one)));
@@ -255,6 +276,9 @@ mod tests {
         let first = Term { node: a, shift: 0 };
         assert_eq!(values.kind(shifted.0), Kind::Reduction(SUM, &[first, Term { node: b, shift: 1 }]));
         assert_eq!(values.kind(b), Kind::Input(1));
+        let (norm, at) = values.reduce(How::NORM, [(sum, 7)].into_iter());
+        assert_eq!((values.before_norm(norm), at), (Some(Term { node: sum, shift: 0 }), 7));
+        assert_eq!(values.before_norm(sum), None);
     }
 
     #[test]

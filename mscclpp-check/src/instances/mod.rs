@@ -147,9 +147,7 @@ impl Instances {
             Some(ChunkCounts { num_ranks: count, input: first.input_chunks, output: first.output_chunks, distance: 1 })
         };
         let (whole, small) = (extent(&plan.ranks)?, extent(ranks)?);
-        let chunk = |content| match content {
-            OutputContent::Input { chunk, .. } | OutputContent::Reduction { chunk } => chunk,
-        };
+        let chunk = OutputContent::chunk;
         let scaled = |whole: &Postcondition, small: &Postcondition| {
             let numbers =
                 [(whole.chunk, small.chunk), (whole.len, small.len), (chunk(whole.content), chunk(small.content))];

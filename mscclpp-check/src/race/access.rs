@@ -249,6 +249,7 @@ impl RaceDetector<'_, '_> {
             Grain::Vector => ThreadMapping::Vector,
             Grain::Multicast => ThreadMapping::Multicast,
             Grain::Packet => ThreadMapping::Packet,
+            Grain::Row => ThreadMapping::Unknown,
         }
     }
 }

@@ -95,6 +95,7 @@ impl Renumbering {
                     let content = match postcondition.content {
                         OutputContent::Input { rank, chunk } => OutputContent::Input { rank, chunk: chunk + i },
                         OutputContent::Reduction { chunk } => OutputContent::Reduction { chunk: chunk + i },
+                        OutputContent::Normalized { chunk } => OutputContent::Normalized { chunk: chunk + i },
                     };
                     if let Some(place) = chunks.get_mut((postcondition.chunk + i) as usize) {
                         *place = Some(content);
@@ -125,12 +126,12 @@ impl Renumbering {
                         like == unshifted(rank)
                             && input(rank, chunk).is_some_and(|name| Some(name) == input(like, mine))
                     }
-                    (Some(OutputContent::Reduction { chunk }), Some(OutputContent::Reduction { chunk: mine }))
-                        if kept =>
-                    {
-                        chunk == mine
+                    // All outputs of a plan are normalized, or none.
+                    (Some(theirs), Some(mine)) if theirs.is_reduction() && mine.is_reduction() && kept => {
+                        theirs.chunk() == mine.chunk()
                     }
-                    (Some(OutputContent::Reduction { chunk }), Some(OutputContent::Reduction { chunk: mine })) => {
+                    (Some(theirs), Some(mine)) if theirs.is_reduction() && mine.is_reduction() => {
+                        let (chunk, mine) = (theirs.chunk(), mine.chunk());
                         match self.fuel.checked_sub(ranks.into()) {
                             Some(fuel) => self.fuel = fuel,
                             None => return false,

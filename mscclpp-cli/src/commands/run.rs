@@ -155,6 +155,11 @@ fn prepare<'a>(args: &RunArgs, comm: Option<&'a Communicator>) -> Result<(Bench<
                     counts with `mscclpp check --fuzz 100`";
         return Err(Error::Usage(format!("plan `{}` {what}", plan.name)));
     }
+    if plan.collective.rows {
+        let what = "normalizes rows, whose operands this command does not pass; pass them to `launch_rows` in a program, or run it under \
+                    random schedules with `mscclpp check --fuzz 100`";
+        return Err(Error::Usage(format!("plan `{}` {what}", plan.name)));
+    }
     examine(&mut plan, args)?;
     let counts = counts.for_plan(&plan)?;
     Ok((Bench::new(&plan, args, &counts, comm)?, counts))

@@ -199,6 +199,22 @@ dsl! {
             }
         }
 
+        /// Adds the residual to each row of a chunk of this rank, normalizes the rows, and stores them in a chunk of the
+        /// output, which may be the same one.
+        ///
+        /// The residual, gamma and all else that the norm has besides the rows are operands of the launch; they have a row for
+        /// every row of the output. A launch may also add without normalizing.
+        ///
+        /// # Shapes and units
+        /// The plan has `rows`, so that chunks are made of whole rows. Both have the same number of chunks, and they are equal
+        /// or do not overlap. Every row of the output is normalized once.
+        ///
+        /// # Ordering
+        /// Every thread reads all of a row: a block sync is between the norm and what else accesses its chunks.
+        fn row_norm(this, dst: AnyChunk, src: AnyChunk, at: Blocks) {
+            this.program.recorder().row_norm(this.id, dst, src, &at);
+        }
+
         /// Stores plain data as packets into the rank's own scratch.
         fn copy_packets(this, dst: PacketChunk, src: AnyChunk, at: Blocks) {
             this.program.recorder().local_move(&COPY_PACKETS, this.id, dst, src, None, &at);

@@ -66,6 +66,7 @@ impl Collective {
             in_place: self.in_place,
             root: self.root,
             dividing: false,
+            rows: false,
         };
         (collective, narrow(scale))
     }

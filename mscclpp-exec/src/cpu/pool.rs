@@ -10,7 +10,7 @@ use super::plan_state::{Outcome, PlanState};
 use super::schedule::{LaunchSchedule, Plain, Runner, Schedule};
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::timeline::Stamps;
-use mscclpp_base::interpret::{CountRow, CountRows, Launch, Params, Worker};
+use mscclpp_base::interpret::{CountRow, CountRows, Launch, Params, RowCall, RowCalls, Worker};
 use mscclpp_base::memory::Table;
 
 /// A launch, for the workers that take part in it.
@@ -25,6 +25,8 @@ pub(super) struct Job {
     pub(super) schedule: Schedule,
     /// By rank; none for a plan without counts.
     pub(super) counts: Arc<[CountRow]>,
+    /// By rank; none for a plan without rows.
+    pub(super) rows: Arc<[RowCall]>,
     /// By thread block.
     pub(super) stamps: Option<Arc<[Mutex<Stamps>]>>,
 }
@@ -65,6 +67,7 @@ impl Job {
             second_half: self.flag.is_multiple_of(2),
             counts: (!self.counts.is_empty()).then_some(CountRows { first: 0, rows: &self.counts }),
             counts_number: self.number,
+            rows: (!self.rows.is_empty()).then_some(RowCalls { first: 0, calls: &self.rows }),
             exclusive: self.workers == 1,
             remote: None,
             peer_buffers_blocked: false,

@@ -12,10 +12,10 @@ use super::pool::{Job, Pool};
 use super::schedule::Plain;
 use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::dtype::Element;
-use mscclpp_base::error::Error;
+use mscclpp_base::error::{Error, RowsError};
 use mscclpp_base::interpret::timeline::Stamps;
-use mscclpp_base::interpret::{CountRow, Params, ResolvedPlan, Space};
-use mscclpp_base::memory::check_available;
+use mscclpp_base::interpret::{CountRow, Params, ROW_SLICES, ResolvedPlan, RowCall, RowNorm, SLICES, Space};
+use mscclpp_base::memory::{Loan, check_available};
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::Line;
 use mscclpp_base::random::Random;
@@ -52,21 +52,23 @@ pub struct PreparedPlan {
 
 static_assertions::assert_impl_all!(PreparedPlan: Send, Sync);
 
-/// A buffer that a rank lends.
-enum Slot<'a> {
-    Read(&'a [u8]),
-    Write(&'a mut [u8]),
-}
-
 /// Returns what each rank lends to an out-of-place launch.
 fn lent<'a, T: Element>(
     inputs: &'a [impl AsRef<[T]>],
     outputs: &'a mut [impl AsMut<[T]>],
-) -> impl Iterator<Item = [Slot<'a>; 2]> {
+) -> impl Iterator<Item = [Loan<'a>; 2]> {
     inputs.iter().zip(outputs).map(|(input, output)| {
-        [Slot::Read(bytemuck::cast_slice(input.as_ref())), Slot::Write(bytemuck::cast_slice_mut(output.as_mut()))]
+        [Loan::Read(bytemuck::cast_slice(input.as_ref())), Loan::Write(bytemuck::cast_slice_mut(output.as_mut()))]
     })
 }
+
+/// Returns what each rank lends to an in-place launch.
+fn lent_in_place<'a, T: Element>(buffers: &'a mut [impl AsMut<[T]>]) -> impl Iterator<Item = [Loan<'a>; 2]> {
+    buffers.iter_mut().map(|buffer| [Loan::Write(bytemuck::cast_slice_mut(buffer.as_mut())), Loan::Read(&[])])
+}
+
+/// The row norms of all ranks with their operands; none for a plan without rows.
+type RowNorms<'a> = Vec<(RowCall, [Loan<'a>; ROW_SLICES])>;
 
 impl Bound for PreparedPlan {
     fn bound(&self) -> BoundPlan<'_> {
@@ -153,10 +155,68 @@ impl PreparedPlan {
         outputs: &mut [impl AsMut<[T]>],
     ) -> Result<(), Error> {
         self.check_out_of_place::<T>(false)?;
+        self.check_buffers(inputs, outputs)?;
+        self.execute(Arc::default(), Vec::new(), lent(inputs, outputs))
+    }
+
+    /// Launches a plan that normalizes rows: `norms[r]` are the residual and the other operands of rank `r`; otherwise as
+    /// [`launch`](Self::launch).
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch); [`Error::Rows`].
+    pub fn launch_rows<'a, T: Element>(
+        &mut self,
+        inputs: &[impl AsRef<[T]>],
+        outputs: &mut [impl AsMut<[T]>],
+        norms: impl IntoIterator<Item = RowNorm<'a, T>>,
+    ) -> Result<(), Error> {
+        self.check_out_of_place::<T>(false)?;
+        self.check_buffers(inputs, outputs)?;
+        self.execute(Arc::default(), self.row_norms(norms)?, lent(inputs, outputs))
+    }
+
+    /// Launches in place as [`launch_rows`](Self::launch_rows) does.
+    ///
+    /// # Errors
+    /// As [`launch_rows`](Self::launch_rows).
+    pub fn launch_rows_in_place<'a, T: Element>(
+        &mut self,
+        buffers: &mut [impl AsMut<[T]>],
+        norms: impl IntoIterator<Item = RowNorm<'a, T>>,
+    ) -> Result<(), Error> {
+        self.check_type::<T>()?;
+        self.check_place(true)?;
+        self.check_in_place(buffers)?;
+        self.execute(Arc::default(), self.row_norms(norms)?, lent_in_place(buffers))
+    }
+
+    fn row_norms<'a, T: Element>(
+        &self,
+        norms: impl IntoIterator<Item = RowNorm<'a, T>>,
+    ) -> Result<RowNorms<'a>, Error> {
+        let Params { layout, message, .. } = &*self.params;
+        let norms = (0..).zip(norms).map(|(rank, norm)| norm.lend(rank, &layout.output, message.row));
+        let norms = norms.collect::<Result<Vec<_>, _>>()?;
+        let (expected, found) = (self.world.ranks, norms.len());
+        if found != expected as usize {
+            return Err(Error::BufferCount { buffer: "row norms", expected, found });
+        }
+        Ok(norms)
+    }
+
+    fn check_buffers<T: Element>(
+        &self,
+        inputs: &[impl AsRef<[T]>],
+        outputs: &mut [impl AsMut<[T]>],
+    ) -> Result<(), Error> {
         let [input_len, output_len] = self.lens();
         self.check_lens("input", Some(input_len), inputs.iter().map(|input| size_of_val(input.as_ref())))?;
-        self.check_lens("output", Some(output_len), outputs.iter_mut().map(|output| size_of_val(output.as_mut())))?;
-        self.execute(Arc::default(), lent(inputs, outputs))
+        self.check_lens("output", Some(output_len), outputs.iter_mut().map(|output| size_of_val(output.as_mut())))
+    }
+
+    fn check_in_place<T: Element>(&self, buffers: &mut [impl AsMut<[T]>]) -> Result<(), Error> {
+        let lens = buffers.iter_mut().map(|buffer| size_of_val(buffer.as_mut()));
+        self.check_lens("in-place", Some(self.lens()[0]), lens)
     }
 
     /// Launches a plan whose sizes are counts: `counts[s][r]` elements are what rank `s` has for rank `r`; otherwise as
@@ -195,7 +255,7 @@ impl PreparedPlan {
             }
         });
         let rows = rows.collect::<Result<_, _>>()?;
-        self.execute(rows, lent(inputs, outputs))
+        self.execute(rows, Vec::new(), lent(inputs, outputs))
     }
 
     fn check_out_of_place<T: Element>(&self, counted: bool) -> Result<(), Error> {
@@ -218,12 +278,8 @@ impl PreparedPlan {
     pub fn launch_in_place<T: Element>(&mut self, buffers: &mut [impl AsMut<[T]>]) -> Result<(), Error> {
         self.check_type::<T>()?;
         self.check_place(true)?;
-        let lens = buffers.iter_mut().map(|buffer| size_of_val(buffer.as_mut()));
-        self.check_lens("in-place", Some(self.lens()[0]), lens)?;
-        self.execute(
-            Arc::default(),
-            buffers.iter_mut().map(|buffer| [Slot::Write(bytemuck::cast_slice_mut(buffer.as_mut())), Slot::Read(&[])]),
-        )
+        self.check_in_place(buffers)?;
+        self.execute(Arc::default(), Vec::new(), lent_in_place(buffers))
     }
 
     /// Launches, in place or out of place, on buffers that [`PreparedPlan::buffers`] allocated for this or an equal
@@ -244,7 +300,7 @@ impl PreparedPlan {
         if self.program().is_counted {
             return Err(Error::CountMode { plan: self.program().plan.name().to_owned(), counted: true });
         }
-        self.execute(Arc::default(), buffers.slots().map(|slots| slots.map(Slot::Write)))
+        self.execute(Arc::default(), Vec::new(), buffers.slots().map(|slots| slots.map(Loan::Write)))
     }
 
     /// Records a timeline of the following launches, until [`take_timeline`](Self::take_timeline).
@@ -332,8 +388,17 @@ impl PreparedPlan {
         Ok(())
     }
 
-    /// Lends every rank's two slots and its scratch, and runs the launch.
-    fn execute<'a>(&self, counts: Arc<[CountRow]>, ranks: impl Iterator<Item = [Slot<'a>; 2]>) -> Result<(), Error> {
+    /// Lends every rank's two slots, its scratch and the operands of its row norms, and runs the launch.
+    fn execute<'a>(
+        &self,
+        counts: Arc<[CountRow]>,
+        norms: RowNorms<'a>,
+        ranks: impl Iterator<Item = [Loan<'a>; 2]>,
+    ) -> Result<(), Error> {
+        let rows = self.program().shape.collective.rows;
+        if rows == norms.is_empty() {
+            return Err(RowsError::Mode { plan: self.program().plan.name().to_owned(), rows }.into());
+        }
         let mut launch_lock = lock(&self.world.launch_lock);
         launch_lock.launches += 1;
         let number = launch_lock.launches;
@@ -361,6 +426,7 @@ impl PreparedPlan {
             workers,
             schedule: self.world.options.schedule,
             counts,
+            rows: norms.iter().map(|(call, _)| *call).collect(),
             stamps: self.stamps.clone(),
         };
         self.context.begin();
@@ -369,19 +435,18 @@ impl PreparedPlan {
         self.world.table.lend(
             |lender| {
                 for slots in ranks {
-                    for slot in slots {
-                        match slot {
-                            Slot::Read(bytes) => lender.push_shared(bytes),
-                            Slot::Write(bytes) => lender.push(bytes),
-                        }
-                    }
+                    slots.into_iter().for_each(|slot| lender.push(slot));
                     match scratch.next() {
                         Some(Scratch { plain, packets }) => {
-                            lender.push(bytemuck::cast_slice_mut(plain));
-                            lender.push(bytemuck::cast_slice_mut(packets));
+                            lender.push(Loan::Write(bytemuck::cast_slice_mut(plain)));
+                            lender.push(Loan::Write(bytemuck::cast_slice_mut(packets)));
                         }
-                        None => (0..2).for_each(|_| lender.push(&mut [])),
+                        None => (0..2).for_each(|_| lender.push(Loan::Read(&[]))),
                     }
+                }
+                if !norms.is_empty() {
+                    (0..SLICES).for_each(|_| lender.push(Loan::Read(&[])));
+                    norms.into_iter().flat_map(|(_, operands)| operands).for_each(|operand| lender.push(operand));
                 }
             },
             || self.finish(&job, &mut launch_lock),

@@ -553,6 +553,10 @@ impl Inner {
             return Err(Error::RankCountMismatch { plan: plan.name().to_owned(), expected, found });
         }
         let program = resolve(plan)?;
+        if program.shape.collective.rows {
+            let what = "row norms, which devices do not support, expected a plan without rows".into();
+            return Err(Error::InvalidPlan { path: "the whole plan".into(), what });
+        }
         let Params { scratch, .. } = self.params(&program, message)?;
         let context = Arc::new(PlanState::new(self, program, scratch)?);
         contexts.push(Arc::clone(&context));

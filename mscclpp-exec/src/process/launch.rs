@@ -17,12 +17,14 @@ use super::plan_memory::PlanMemory;
 use super::session::Session;
 use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::dtype::Element;
-use mscclpp_base::error::Error;
+use mscclpp_base::error::{Error, RowsError};
 use mscclpp_base::interpret::timeline::Unrecorded;
 use mscclpp_base::interpret::{AgentState, CountRow, Params, SLICES, Space, Worker, copy};
+use mscclpp_base::interpret::{ROW_SLICES, RowCall, RowNorm, row_slice};
+use mscclpp_base::memory::Loan;
 use mscclpp_base::message::Message;
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
-use mscclpp_base::shm::{Loan, Views};
+use mscclpp_base::shm::Views;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///
@@ -166,7 +168,41 @@ impl PreparedPlan {
     pub fn launch<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.check_reads::<T>()?;
         let loans = [Loan::Read(bytemuck::cast_slice(input)), Loan::Write(bytemuck::cast_slice_mut(output))];
-        self.execute(["input", "output"], loans, None)
+        self.execute(["input", "output"], loans, Operands::default())
+    }
+
+    /// Launches a plan that normalizes rows: `norm` has the residual and the other operands of this rank; otherwise as
+    /// [`launch`](Self::launch). No other rank accesses the operands.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch); [`Error::Rows`].
+    #[track_caller]
+    pub fn launch_rows<T: Element>(
+        &mut self,
+        input: &[T],
+        output: &mut [T],
+        norm: RowNorm<'_, T>,
+    ) -> Result<(), Error> {
+        self.check_reads::<T>()?;
+        let norm = self.row_norm(norm)?;
+        let loans = [Loan::Read(bytemuck::cast_slice(input)), Loan::Write(bytemuck::cast_slice_mut(output))];
+        self.execute(["input", "output"], loans, Operands { counts: None, norm: Some(norm) })
+    }
+
+    /// Launches in place as [`launch_rows`](Self::launch_rows) does.
+    ///
+    /// # Errors
+    /// As [`launch_rows`](Self::launch_rows).
+    #[track_caller]
+    pub fn launch_rows_in_place<T: Element>(&mut self, buffer: &mut [T], norm: RowNorm<'_, T>) -> Result<(), Error> {
+        self.check::<T>(true)?;
+        let norm = self.row_norm(norm)?;
+        let loans = [Loan::Write(bytemuck::cast_slice_mut(buffer)), Loan::Read(&[])];
+        self.execute(["buffer", "output"], loans, Operands { counts: None, norm: Some(norm) })
+    }
+
+    fn row_norm<'a, T: Element>(&self, norm: RowNorm<'a, T>) -> Result<RowLoans<'a>, Error> {
+        norm.lend(self.context.rank, &self.params.layout.output, self.params.message.row)
     }
 
     /// Launches a plan whose sizes are counts: `counts[r]` elements are what this rank has for rank `r`; otherwise as
@@ -219,7 +255,7 @@ impl PreparedPlan {
             Loan::Read(bytemuck::cast_slice(&input[..input_len])),
             Loan::Write(bytemuck::cast_slice_mut(&mut output[..output_len])),
         ];
-        self.execute(["input", "output"], loans, Some(&row))
+        self.execute(["input", "output"], loans, Operands { counts: Some(&row), norm: None })
     }
 
     /// Returns an entry of the table of counts of the plan's last launch, which all ranks have, whether it was accepted or not.
@@ -246,7 +282,7 @@ impl PreparedPlan {
     pub fn launch_mut<T: Element>(&mut self, input: &mut [T], output: &mut [T]) -> Result<(), Error> {
         self.check::<T>(false)?;
         let loans = [Loan::Write(bytemuck::cast_slice_mut(input)), Loan::Write(bytemuck::cast_slice_mut(output))];
-        self.execute(["input", "output"], loans, None)
+        self.execute(["input", "output"], loans, Operands::default())
     }
 
     /// Launches in place: the buffer is input and output. In an all-gather the input is this rank's part of it, in a
@@ -257,7 +293,8 @@ impl PreparedPlan {
     #[track_caller]
     pub fn launch_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
         self.check::<T>(true)?;
-        self.execute(["buffer", "output"], [Loan::Write(bytemuck::cast_slice_mut(buffer)), Loan::Read(&[])], None)
+        let loans = [Loan::Write(bytemuck::cast_slice_mut(buffer)), Loan::Read(&[])];
+        self.execute(["buffer", "output"], loans, Operands::default())
     }
 
     /// Launches in place a plan whose operations do not write to this rank's buffer, such as a broadcast on its root.
@@ -272,7 +309,8 @@ impl PreparedPlan {
         if program.written[self.context.rank as usize] {
             return Err(Error::ReadOnlyInput { plan: program.plan.name().to_owned() });
         }
-        self.execute(["buffer", "output"], [Loan::Read(bytemuck::cast_slice(buffer)), Loan::Read(&[])], None)
+        let loans = [Loan::Read(bytemuck::cast_slice(buffer)), Loan::Read(&[])];
+        self.execute(["buffer", "output"], loans, Operands::default())
     }
 
     /// Returns whether a launch that follows `calls` others would wait for no other rank, if its slices are not registered: this rank
@@ -303,7 +341,7 @@ impl PreparedPlan {
         &mut self,
         names: [&'static str; SLOTS],
         loans: [Loan<'_>; SLOTS],
-        counts: Option<&CountRow>,
+        Operands { counts, norm }: Operands<'_>,
     ) -> Result<(), Error> {
         let Self {
             inner, context, params, views, states, worker, id, mapped, scratch, last, copy_in, copy_out, ..
@@ -315,6 +353,10 @@ impl PreparedPlan {
         if program.is_counted != counts.is_some() {
             return Err(Error::CountMode { plan: program.plan.name().to_owned(), counted: program.is_counted });
         }
+        let rows = program.shape.collective.rows;
+        if rows != norm.is_some() {
+            return Err(RowsError::Mode { plan: program.plan.name().to_owned(), rows }.into());
+        }
         // The buffers of packed chunks are as long as the caller has them.
         let own_lens = loans.each_ref().map(|loan| loan.bytes().len() as u64);
         for (slot, (expected, found)) in lens.into_iter().zip(own_lens).enumerate() {
@@ -324,7 +366,8 @@ impl PreparedPlan {
         }
         let flag = session.next_flag()?;
         let (plan_launch, wait_for_starts) = context.next_epoch(*id);
-        let epoch = LaunchEpoch { flag, plan_launch, wait_for_starts, counts };
+        let call = norm.as_ref().map(|(call, _)| *call);
+        let epoch = LaunchEpoch { flag, plan_launch, wait_for_starts, counts, rows: call.as_ref() };
         let number = session.enter()?;
         let lender = Lender::new(session, context, last, &loans, number)?;
         if session.connections.uses_regions() {
@@ -354,73 +397,96 @@ impl PreparedPlan {
                 }
             }
         };
-        views.lend(loans, |views| {
-            for slot in (0..SLOTS).filter(|&slot| lender.copies[slot]) {
-                let (region, at) = lender.buffer_args.0[slot];
-                if let Some((memory, _)) = session.copies_in(region, number, slot) {
-                    memory.set_view(views, own + slot, session.own_local_rank, at..at + own_lens[slot]);
-                }
-            }
-            if program.is_packed() {
-                copies(views, &own_lens.map(|len| std::iter::once(0..len).collect()), true);
-            } else {
-                copies(views, copy_in, true);
-            }
-            session.announce(number, *id, &lender.buffer_args);
-            // Peers may wait for the start alone, and this rank may have nothing to do that wakes them.
-            session.calls.unpark_peers(false);
-            // From here on peers can access the buffers.
-            let revoke = Revoke { last, regions: &lender.regions, written, lens: own_lens };
-            let (id, lasting) = (*id, lender.lasting);
-            let has_sent = context.sends_to.is_empty();
-            let mut launch_loop = LaunchLoop {
-                session,
-                context,
-                params,
-                views,
-                states,
-                worker,
-                mapped,
-                number,
-                id,
-                epoch,
-                lens,
-                lasting,
-                has_sent,
-            };
-            match launch_loop.session.timeline.take() {
-                None => launch_loop.run(&mut Unrecorded)?,
-                Some(mut timeline) => {
-                    let result = launch_loop.run(&mut timeline.stamps);
-                    timeline.append(&context.program);
-                    launch_loop.session.timeline = Some(timeline);
-                    result?;
-                }
-            }
-            std::mem::forget(revoke);
-            if counts.is_some() {
-                let launch = launch(context, params, launch_loop.views, number, epoch, false);
-                if let Some(overflow) = launch.count_overflow() {
-                    return Err(Error::CountOverflow(overflow));
+        let run = |views: &mut Views| {
+            views.lend(loans, |views| {
+                for slot in (0..SLOTS).filter(|&slot| lender.copies[slot]) {
+                    let (region, at) = lender.buffer_args.0[slot];
+                    if let Some((memory, _)) = session.copies_in(region, number, slot) {
+                        memory.set_view(views, own + slot, session.own_local_rank, at..at + own_lens[slot]);
+                    }
                 }
                 if program.is_packed() {
-                    let packed = |(slot, chunks): (usize, &Vec<Range<u64>>)| {
-                        let space = [Space::Input, Space::Output][slot];
-                        let chunk = |chunk| launch.packed_chunk(context.rank, context.rank, space, chunk as u32);
-                        let chunks = chunks.iter().cloned().flatten().map(chunk);
-                        chunks.map(|(at, len)| at..at + len).collect::<Vec<_>>()
-                    };
-                    let written = [0, 1].map(|slot| packed((slot, &context.placement.copy_out[slot])));
-                    copies(launch_loop.views, &written, false);
-                    return Ok(());
+                    copies(views, &own_lens.map(|len| std::iter::once(0..len).collect()), true);
+                } else {
+                    copies(views, copy_in, true);
                 }
+                session.announce(number, *id, &lender.buffer_args);
+                // Peers may wait for the start alone, and this rank may have nothing to do that wakes them.
+                session.calls.unpark_peers(false);
+                // From here on peers can access the buffers.
+                let revoke = Revoke { last, regions: &lender.regions, written, lens: own_lens };
+                let (id, lasting) = (*id, lender.lasting);
+                let has_sent = context.sends_to.is_empty();
+                let mut launch_loop = LaunchLoop {
+                    session,
+                    context,
+                    params,
+                    views,
+                    states,
+                    worker,
+                    mapped,
+                    number,
+                    id,
+                    epoch,
+                    lens,
+                    lasting,
+                    has_sent,
+                };
+                match launch_loop.session.timeline.take() {
+                    None => launch_loop.run(&mut Unrecorded)?,
+                    Some(mut timeline) => {
+                        let result = launch_loop.run(&mut timeline.stamps);
+                        timeline.append(&context.program);
+                        launch_loop.session.timeline = Some(timeline);
+                        result?;
+                    }
+                }
+                std::mem::forget(revoke);
+                if counts.is_some() {
+                    let launch = launch(context, params, launch_loop.views, number, epoch, false);
+                    if let Some(overflow) = launch.count_overflow() {
+                        return Err(Error::CountOverflow(overflow));
+                    }
+                    if program.is_packed() {
+                        let packed = |(slot, chunks): (usize, &Vec<Range<u64>>)| {
+                            let space = [Space::Input, Space::Output][slot];
+                            let chunk = |chunk| launch.packed_chunk(context.rank, context.rank, space, chunk as u32);
+                            let chunks = chunks.iter().cloned().flatten().map(chunk);
+                            chunks.map(|(at, len)| at..at + len).collect::<Vec<_>>()
+                        };
+                        let written = [0, 1].map(|slot| packed((slot, &context.placement.copy_out[slot])));
+                        copies(launch_loop.views, &written, false);
+                        return Ok(());
+                    }
+                }
+                copies(launch_loop.views, copy_out, false);
+                launch_loop.divide();
+                Ok(())
+            })
+        };
+        match norm {
+            None => run(views),
+            Some((_, operands)) => {
+                let mut number = row_slice(program, 0);
+                let operands = operands.map(|operand| {
+                    number += 1;
+                    (operand, number - 1, None)
+                });
+                views.lend(operands, run)
             }
-            copies(launch_loop.views, copy_out, false);
-            launch_loop.divide();
-            Ok(())
-        })
+        }
     }
 }
+
+/// What a launch has besides buffers.
+#[derive(Default)]
+struct Operands<'a> {
+    counts: Option<&'a CountRow>,
+    norm: Option<RowLoans<'a>>,
+}
+
+/// The row norm of this rank with its operands.
+type RowLoans<'a> = (RowCall, [Loan<'a>; ROW_SLICES]);
 
 /// Detaches written buffers from peers, and from the engine between nodes, when a launch ends before they have finished with them, by an
 /// error or a panic.

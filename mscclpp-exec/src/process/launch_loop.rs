@@ -7,6 +7,7 @@ use super::timeline::Recorders;
 use mscclpp_base::error::{BlockedThreadBlock, Error};
 use mscclpp_base::interpret::timeline::Unrecorded;
 use mscclpp_base::interpret::{AgentState, CountRow, CountRows, Launch, Params, Progress, SLICES, Space, Worker};
+use mscclpp_base::interpret::{RowCall, RowCalls};
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
 use mscclpp_base::shm::Views;
 use mscclpp_bootstrap::ActiveTimeout;
@@ -47,6 +48,8 @@ pub(super) struct LaunchEpoch<'d> {
     pub(super) wait_for_starts: bool,
     /// What this rank passes to a plan with counts.
     pub(super) counts: Option<&'d CountRow>,
+    /// This rank's row norms, in a plan that has them.
+    pub(super) rows: Option<&'d RowCall>,
 }
 
 /// Result of a pass over the thread blocks.
@@ -440,7 +443,7 @@ pub(super) fn launch<'a>(
     peer_buffers_blocked: bool,
 ) -> Launch<'a> {
     let PlanState { counters, program, .. } = context;
-    let LaunchEpoch { flag, plan_launch, counts, .. } = epoch;
+    let LaunchEpoch { flag, plan_launch, counts, rows, .. } = epoch;
     Launch {
         counters,
         program,
@@ -451,6 +454,7 @@ pub(super) fn launch<'a>(
         second_half: plan_launch.is_multiple_of(2),
         counts: counts.map(|row| CountRows { first: context.rank, rows: std::slice::from_ref(row) }),
         counts_number: plan_launch,
+        rows: rows.map(|call| RowCalls { first: context.rank, calls: std::slice::from_ref(call) }),
         exclusive: true,
         remote: None,
         peer_buffers_blocked,

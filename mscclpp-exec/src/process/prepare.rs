@@ -12,7 +12,7 @@ use super::plan_memory::{Parts, PlanMemory};
 use super::session::Session;
 use mscclpp_base::dtype::ElementType;
 use mscclpp_base::error::Error;
-use mscclpp_base::interpret::{Params, ResolvedPlan, SLICES, resolve};
+use mscclpp_base::interpret::{Params, ResolvedPlan, SLICES, resolve, row_slice};
 use mscclpp_base::interpret::{check_nodes, links};
 use mscclpp_base::message::Message;
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
@@ -70,11 +70,12 @@ impl Executor {
 
 /// Describes a call: `` plan `ring` (5f0c…), 1000 f32, sum, … ``
 pub fn describe(plan: &Plan, message: &Message, elements: ElementType) -> String {
-    let Message { count, dtype: _, op, accumulate, packet, any_size: _ } = message;
+    let Message { count, row, dtype: _, op, accumulate, packet, any_size: _ } = message;
     let op = op.map_or("as planned", |op| op.name());
     let name: String = plan.name().chars().take(100).collect();
     let hash = plan.hash() as u64;
-    format!("plan `{name}` ({hash:016x}), {count} {elements}, {op}, accumulator {accumulate}, {packet:?}")
+    let rows = if *row > 0 { format!(" in rows of {row}") } else { String::new() };
+    format!("plan `{name}` ({hash:016x}), {count} {elements}{rows}, {op}, accumulator {accumulate}, {packet:?}")
 }
 
 /// Number of the stream that carries port channels between two ranks.
@@ -178,7 +179,7 @@ impl Session {
 
     /// Returns the memory that launches access, except the caller's buffers.
     fn views(&self, program: &ResolvedPlan, scratch: &[Option<Arc<PlanMemory>>; 2]) -> Views {
-        let mut views = Views::new((program.shape.ranks * SLICES) as usize + SLOTS);
+        let mut views = Views::new(row_slice(program, 1));
         for (local_rank, rank) in self.locals.iter().enumerate() {
             for (kind, memory) in scratch.iter().enumerate() {
                 if let Some(memory) = memory {

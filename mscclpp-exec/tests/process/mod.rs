@@ -13,4 +13,5 @@ mod processes;
 mod reference;
 mod resources;
 mod results;
+mod rows;
 mod spawn;

@@ -146,7 +146,9 @@ impl Routes {
                 for i in 0..postcondition.len {
                     let inputs = match postcondition.content {
                         OutputContent::Input { rank, chunk } => vec![(rank, chunk + i)],
-                        OutputContent::Reduction { chunk } => (0..self.ranks).map(|rank| (rank, chunk + i)).collect(),
+                        OutputContent::Reduction { chunk } | OutputContent::Normalized { chunk } => {
+                            (0..self.ranks).map(|rank| (rank, chunk + i)).collect()
+                        }
                     };
                     required.push((self.place(rank, BufferKind::Output, postcondition.chunk + i), inputs));
                 }

@@ -28,6 +28,25 @@ pub enum OutputContent {
         /// The first chunk.
         chunk: u32,
     },
+    /// The rows of that reduction, each normalized once.
+    Normalized {
+        /// The first chunk.
+        chunk: u32,
+    },
+}
+
+impl OutputContent {
+    /// Returns whether it is a reduction over all ranks, normalized or not.
+    pub const fn is_reduction(self) -> bool {
+        matches!(self, Self::Reduction { .. } | Self::Normalized { .. })
+    }
+
+    /// Returns the first chunk of the inputs.
+    pub const fn chunk(self) -> u32 {
+        match self {
+            Self::Input { chunk, .. } | Self::Reduction { chunk } | Self::Normalized { chunk } => chunk,
+        }
+    }
 }
 
 /// The numbers on which postconditions depend, as a plan has them: instances are counted.
@@ -50,7 +69,7 @@ impl Collective {
     pub fn postconditions(&self, extent: ChunkCounts, rank: u32) -> impl Iterator<Item = Postcondition> + use<> {
         use CollectiveKind as K;
         let ChunkCounts { num_ranks: ranks, input: _, output, distance } = extent;
-        let Self { kind, root, .. } = *self;
+        let Self { kind, root, rows, .. } = *self;
         let (count, len) = match kind {
             K::AllGather | K::AllToAll | K::AllToAllV => (ranks, output / ranks.max(1)),
             K::Reduce if rank != root => (0, 0),
@@ -69,6 +88,10 @@ impl Collective {
                 }
                 K::ReduceScatter => OutputContent::Reduction { chunk: rank.saturating_mul(len) },
                 K::AllReduce | K::Reduce | K::Custom { .. } | K::Test { .. } => OutputContent::Reduction { chunk: 0 },
+            };
+            let content = match content {
+                OutputContent::Reduction { chunk } if rows => OutputContent::Normalized { chunk },
+                other => other,
             };
             Postcondition { chunk: from * len, len, content }
         })

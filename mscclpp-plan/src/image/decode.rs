@@ -46,6 +46,7 @@ pub(super) fn collective(image: &[u8]) -> Collective {
         in_place: image.get(FLAGS).is_some_and(|flags| flags & IN_PLACE != 0),
         root: u32_at(image, ROOT),
         dividing: image.get(FLAGS).is_some_and(|flags| flags & DIVIDING != 0),
+        rows: image.get(FLAGS).is_some_and(|flags| flags & ROWS != 0),
     }
 }
 

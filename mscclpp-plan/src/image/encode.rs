@@ -56,7 +56,8 @@ fn header(plan: &PlanTree, out: &mut [u8]) {
         &[flag(collective.in_place, IN_PLACE)
             | flag(plan.reuse_resources, REUSE_RESOURCES)
             | flag(plan.double_scratch, DOUBLE_SCRATCH)
-            | flag(collective.dividing, DIVIDING)],
+            | flag(collective.dividing, DIVIDING)
+            | flag(collective.rows, ROWS)],
     );
     put(out, KIND_INPUT, &input.to_le_bytes());
     put(out, KIND_OUTPUT, &output.to_le_bytes());

@@ -64,6 +64,7 @@ pub(super) const IN_PLACE: u8 = 1;
 pub(super) const REUSE_RESOURCES: u8 = 2;
 pub(super) const DOUBLE_SCRATCH: u8 = 4;
 pub(super) const DIVIDING: u8 = 8;
+pub(super) const ROWS: u8 = 16;
 
 /// Number of zero bytes after the last section.
 pub(super) const PADDING: usize = 7;

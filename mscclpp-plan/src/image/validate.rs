@@ -90,8 +90,8 @@ fn header(image: &[u8]) -> Result<(), ImageError> {
         return Err(header_error("protocol", u64::from(protocol), "0 or 1"));
     }
     let flags = image[FLAGS];
-    if flags & !(IN_PLACE | REUSE_RESOURCES | DOUBLE_SCRATCH | DIVIDING) != 0 {
-        return Err(header_error("flags", u64::from(flags), "0 to 15"));
+    if flags & !(IN_PLACE | REUSE_RESOURCES | DOUBLE_SCRATCH | DIVIDING | ROWS) != 0 {
+        return Err(header_error("flags", u64::from(flags), "0 to 31"));
     }
     if image[ZERO] != 0 {
         return Err(header_error("reserved byte", u64::from(image[ZERO]), "0"));

@@ -43,6 +43,7 @@ struct File {
     tags: BTreeMap<String, i64>,
     expectations: Vec<RawExpectation>,
     dividing: bool,
+    rows: bool,
     version: u32,
 }
 
@@ -69,6 +70,7 @@ impl Fields for File {
         "expectations",
         "dividing",
         "version",
+        "rows",
     ];
 
     fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
@@ -95,6 +97,7 @@ impl Fields for File {
             14 => cx.read(&mut self.tags)?,
             15 => cx.read(&mut self.expectations)?,
             16 => cx.read(&mut self.dividing)?,
+            18 => cx.read(&mut self.rows)?,
             _ => {
                 cx.read(&mut self.version)?;
                 if !(1..=VERSION).contains(&self.version) {
@@ -130,6 +133,7 @@ impl Read for File {
             tags: BTreeMap::new(),
             expectations: Vec::new(),
             dividing: false,
+            rows: false,
             version: VERSION,
         }
     }
@@ -173,6 +177,7 @@ impl File {
                 in_place: self.in_place,
                 root: self.root,
                 dividing: self.dividing,
+                rows: self.rows,
                 ..collective
             },
             protocol: self.protocol,

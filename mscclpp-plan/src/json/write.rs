@@ -59,6 +59,9 @@ impl Serialize for File<'_> {
         if collective.dividing {
             map.serialize_entry("dividing", &true)?;
         }
+        if collective.rows {
+            map.serialize_entry("rows", &true)?;
+        }
         map.end()
     }
 }

@@ -127,6 +127,9 @@ op_kinds! {
     PutCounted = "putv", "`put_counted`": counted(pairs(LOCAL, REMOTE).over(&[Memory]));
     /// Copies the counted elements of a remote chunk to a local chunk.
     GetCounted = "getv", "`get_counted`": counted(pairs(REMOTE, LOCAL).over(&[Memory]));
+    /// Adds the residual to every row of a local chunk, and normalizes the rows into a chunk of the output.
+    RowNorm = "row_norm", "`row_norm`": data(Flow::Pairs, Function::RowNorm, LOCAL, LOCAL)
+        .not_in_reference("is unknown to the reference executor", "run the plan with this runtime");
 }
 
 /// What an operation does.
@@ -174,6 +177,8 @@ pub enum Flow {
 pub enum Function {
     /// The source itself.
     Copy,
+    /// The element of the source's row once the residual is added and the row normalized, so of its whole row.
+    RowNorm,
     /// The reduction of all sources.
     Reduce,
 }
@@ -206,6 +211,7 @@ impl OpKind {
                 // A reduction of one source stores it unchanged.
                 (Flow::All, ..) => Opcode::Transfer(Transfer::Reduce),
             },
+            OpClass::Data(_, Function::RowNorm) => Opcode::Transfer(Transfer::RowNorm),
             OpClass::Data(_, Function::Reduce) => Opcode::Transfer(Transfer::Reduce),
         }
     }
@@ -253,6 +259,8 @@ pub enum Transfer {
     Forward,
     /// The counted elements of plain source 0 to plain destination 0.
     CopyCounted,
+    /// Every row of plain source 0 to plain destination 0.
+    RowNorm,
     /// Packet sources from left to right, then plain ones, into all destinations. With one plain source this is a
     /// broadcast.
     Reduce,
@@ -333,6 +341,7 @@ impl Opcode {
             Self::Loop => LOOP,
             Self::ExchangeCounts => EXCHANGE_COUNTS,
             Self::Transfer(Transfer::CopyCounted) => COPY_COUNTED,
+            Self::Transfer(Transfer::RowNorm) => u8::MAX,
         }
     }
 }

@@ -81,6 +81,8 @@ pub enum Grain {
     Multicast,
     /// By payloads of packets.
     Packet,
+    /// Every thread reads all bytes of a row, and may write any of them.
+    Row,
 }
 
 const MANY: usize = usize::MAX;
@@ -340,6 +342,8 @@ impl OpKind {
             Grain::Packet
         } else if self.srcs().switch.1 + self.dsts().switch.1 > 0 {
             Grain::Multicast
+        } else if matches!(self.function(), Some(Function::RowNorm)) {
+            Grain::Row
         } else {
             Grain::Vector
         }

@@ -46,7 +46,7 @@
 //!             | "ranks" n | "ranks_per_node" n | "chunk_factor" n | "root" n
 //!             | "protocol" ("Simple" | "LL") | "threads_per_block" n | "buffer_alignment" n
 //!             | "min_message_size" n | "max_message_size" n                         bytes, inclusive
-//!             | "in_place" | "double_scratch" | "reuse_resources" | "dividing"
+//!             | "in_place" | "double_scratch" | "reuse_resources" | "dividing" | "rows"
 //!             | "tag" name "=" ["-"] n
 //!             | "expect" "rank" n "output" range "=" ["rank" n "input" range { "+" "rank" n "input" range }]
 //! rank        = "rank" n "(" "input" n "," "output" n "," "scratch" n ")" "{" {table} {block} "}"

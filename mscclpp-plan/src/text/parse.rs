@@ -67,7 +67,7 @@ struct Header<'a> {
 /// The words with which a line of the header may begin.
 const KEYS: &str = "`rank`, or a line of the header: `plan`, `collective`, `ranks`, `ranks_per_node`, `chunk_factor`, `root`, \
     `protocol`, `threads_per_block`, `buffer_alignment`, `min_message_size`, `max_message_size`, `in_place`, \
-    `double_scratch`, `reuse_resources`, `dividing`, `tag` or `expect`";
+    `double_scratch`, `reuse_resources`, `dividing`, `rows`, `tag` or `expect`";
 
 impl<'a> Header<'a> {
     fn line(&mut self, lexer: &mut Lexer<'a>, locations: &mut Locations) -> Result<(), TextError> {
@@ -88,7 +88,7 @@ impl<'a> Header<'a> {
                 self.sizes.insert(key, lexer.number("a size in bytes")?);
             }
             "protocol" => self.protocol = lexer.expect_named("`Simple` or `LL`", protocol)?,
-            "in_place" | "double_scratch" | "reuse_resources" | "dividing" => {}
+            "in_place" | "double_scratch" | "reuse_resources" | "dividing" | "rows" => {}
             "tag" => {
                 let at = lexer.position();
                 let name = lexer.name("the tag's name")?;
@@ -123,6 +123,7 @@ impl<'a> Header<'a> {
                 in_place: self.seen.contains("in_place"),
                 root: number("root", 0),
                 dividing: self.seen.contains("dividing"),
+                rows: self.seen.contains("rows"),
             },
             protocol: self.protocol,
             reuse_resources: self.seen.contains("reuse_resources"),

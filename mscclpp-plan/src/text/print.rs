@@ -82,6 +82,7 @@ fn header(plan: &PlanTree, f: &mut Formatter<'_>) -> fmt::Result {
         ("double_scratch", plan.double_scratch),
         ("reuse_resources", plan.reuse_resources),
         ("dividing", collective.dividing),
+        ("rows", collective.rows),
     ];
     for (flag, _) in flags.iter().filter(|(_, set)| *set) {
         writeln!(f, "{flag}")?;

@@ -1,7 +1,7 @@
 //! Resolves an operation, and checks that it can be executed.
 
 use mscclpp_core::plan::image::OpView;
-use mscclpp_core::plan::raw::{Flow, OpClass};
+use mscclpp_core::plan::raw::{Flow, Function, OpClass};
 use mscclpp_core::types::ChannelKind;
 
 use super::{At, BlockTables, Resolver};
@@ -58,6 +58,9 @@ impl Resolver {
             if sizes != (1, 1) {
                 return at.error(format!("{srcs} sources and {dsts} destinations, expected one of each"));
             }
+        }
+        if at.kind.function() == Some(Function::RowNorm) && !self.program.shape.collective.rows {
+            return at.error("a row norm in a plan without rows");
         }
         let instr = self.last();
         if at.kind.is_reduce() {

@@ -76,6 +76,19 @@ impl Recorder {
         self.record(rank, at, op);
     }
 
+    /// A norm of the rows of a chunk, into the same chunk or another one.
+    pub(in crate::dsl) fn row_norm(&mut self, rank: u32, dst: ChunkValue, src: ChunkValue, at: &At) {
+        const CALL: &str = "row_norm";
+        let fits =
+            self.chunk_of(CALL, (0, "its destination"), dst, rank) & self.chunk_of(CALL, (1, "its source"), src, rank);
+        if fits && self.same_size(CALL, dst, src) {
+            let mut op = Op::new(OpKind::RowNorm, self.origin());
+            op.srcs.push(self.local(1, src));
+            op.dsts.push(self.local(0, dst));
+            self.record(rank, at, op);
+        }
+    }
+
     /// A move over a port channel by one thread block.
     pub(in crate::dsl) fn port_move(
         &mut self,

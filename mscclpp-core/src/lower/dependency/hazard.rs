@@ -156,7 +156,7 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
 }
 
 /// Returns whether the range determines which thread accesses an element. Ports access memory from outside of the
-/// block.
+/// block, and all threads of a row norm read all of a row.
 fn keeps_threads(op: &Op, scope: &Scope) -> bool {
-    op.channel != Some(ChannelKind::Port) && scope.vectors_keep_threads
+    op.channel != Some(ChannelKind::Port) && op.kind.grain() != Grain::Row && scope.vectors_keep_threads
 }

@@ -6,7 +6,8 @@ use super::super::buffer::Shared;
 use super::super::launch::ring_entry;
 use super::super::plan_memory::PlanMemory;
 use super::Session;
-use mscclpp_base::shm::{Loan, Segment};
+use mscclpp_base::memory::Loan;
+use mscclpp_base::shm::Segment;
 
 impl Session {
     /// Records how much memory this rank shares with its peers, for its metrics.

@@ -1,5 +1,5 @@
 //! All codes, by area: recording `M00xx`, evaluation `M01xx`, checks `M02xx`, of plans with
-//! counts from `M0230` on, formats `M03xx`, execution `M04xx`.
+//! counts from `M0230` on, and with rows from `M0233` on, formats `M03xx`, execution `M04xx`.
 
 mod check;
 mod counts;
@@ -7,6 +7,7 @@ mod evaluate;
 mod execute;
 mod format;
 mod record;
+mod rows;
 
 use super::catalogue::Entry;
 
@@ -16,6 +17,7 @@ pub(super) const AREAS: &[(&str, &[(Code, Entry)])] = &[
     ("Evaluating a program at compile time", evaluate::ENTRIES),
     ("Checking a plan", check::ENTRIES),
     ("Checking a plan whose sizes are counts", counts::ENTRIES),
+    ("Checking a plan that normalizes rows", rows::ENTRIES),
     ("Reading and writing plans", format::ENTRIES),
     ("Running a plan", execute::ENTRIES),
 ];
@@ -111,6 +113,9 @@ variants! {
     MissingCounts,
     CountMismatch,
     NotCountable,
+    SplitRow,
+    RepeatedNorm,
+    NotNormalized,
     // format
     NotJson,
     MissingKey,

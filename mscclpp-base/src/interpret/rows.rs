@@ -1,0 +1,304 @@
+//! Row norms: the operands of a launch besides its inputs and outputs, and the operation.
+//!
+//! The operands are memory of one rank, which no operation but its row norms accesses. The plan says which rows of the
+//! output a norm writes, each once; the rows of the operands have the same numbers.
+
+use super::data::{BLOCK, load, store};
+use super::launch::{Launch, Progress, Window, Worker};
+use super::params::SLICES;
+use super::program::{Instr, ResolvedPlan};
+use super::state::AgentState;
+use crate::dtype::{E4m3, Element};
+use crate::error::{Error, RowsError};
+use crate::layout::View;
+use crate::memory::{Loan, Span};
+use crate::numeric::row_norm::{PARTIALS, RowFunctions, VECTOR, inverse, row_scale, take_sum};
+use crate::numeric::zeroed;
+
+/// The row norm of a launch on one rank: residual, gamma and what is written besides the output.
+///
+/// The output receives normalized rows, or with [`add_only`](Self::add_only) the sums with the residual. All operands
+/// except gamma have a row, or a scale, for every row of the rank's output.
+///
+/// ```
+/// use mscclpp_exec::RowNorm;
+///
+/// let (residual, gamma, mut sum) = ([0.5_f32; 8], [1.0; 4], [0.0; 8]);
+/// let norm = RowNorm::new(1e-6).residual(&residual).gamma(&gamma).residual_out(&mut sum);
+/// ```
+#[derive(Debug)]
+pub struct RowNorm<'a, T> {
+    eps: Option<f32>,
+    bias: f32,
+    gamma: Option<&'a [T]>,
+    residual: Option<&'a [T]>,
+    residual_out: Option<&'a mut [T]>,
+    in_place: bool,
+    quantized: Option<(&'a mut [E4m3], Scale<'a>)>,
+}
+
+/// Where the scales of quantized rows come from.
+#[derive(Debug)]
+enum Scale<'a> {
+    One(f32),
+    Rows(&'a mut [f32]),
+}
+
+impl<'a, T: Element> RowNorm<'a, T> {
+    /// Creates a norm without residual and gamma; `eps` is added to the mean of the squares.
+    pub const fn new(eps: f32) -> Self {
+        let (eps, bias) = (Some(eps), 0.0);
+        Self { eps, bias, gamma: None, residual: None, residual_out: None, in_place: false, quantized: None }
+    }
+
+    /// Creates one that adds the residual and does not normalize.
+    pub const fn add_only() -> Self {
+        Self { eps: None, ..Self::new(0.0) }
+    }
+
+    /// Sets the residual, which is added to the sum over the ranks.
+    #[must_use]
+    pub fn residual(mut self, residual: &'a [T]) -> Self {
+        self.residual = Some(residual);
+        self
+    }
+
+    /// Stores the sums with the residual.
+    #[must_use]
+    pub fn residual_out(mut self, sums: &'a mut [T]) -> Self {
+        (self.residual_out, self.in_place) = (Some(sums), false);
+        self
+    }
+
+    /// Sets the residual, which is replaced by the sums.
+    #[must_use]
+    pub fn residual_in_place(mut self, residual: &'a mut [T]) -> Self {
+        (self.residual, self.residual_out, self.in_place) = (None, Some(residual), true);
+        self
+    }
+
+    /// Sets the factors of the elements of a row.
+    #[must_use]
+    pub const fn gamma(mut self, gamma: &'a [T]) -> Self {
+        self.gamma = Some(gamma);
+        self
+    }
+
+    /// Sets a number that is added to every factor; 0 unless set.
+    #[must_use]
+    pub const fn bias(mut self, bias: f32) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Also stores the rows divided by a scale and rounded to e4m3.
+    #[must_use]
+    pub fn quantized(mut self, rows: &'a mut [E4m3], scale: f32) -> Self {
+        self.quantized = Some((rows, Scale::One(scale)));
+        self
+    }
+
+    /// Also stores the rows divided by scales of their own and rounded to e4m3, and the scales.
+    #[must_use]
+    pub fn quantized_by_row(mut self, rows: &'a mut [E4m3], scales: &'a mut [f32]) -> Self {
+        self.quantized = Some((rows, Scale::Rows(scales)));
+        self
+    }
+
+    /// Returns the parameters and the operands of a rank's norm.
+    ///
+    /// # Errors
+    /// [`RowsError::Operand`], [`RowsError::Scale`].
+    #[doc(hidden)]
+    pub fn lend(self, rank: u32, output: &View, hidden: u64) -> Result<(RowCall, [Loan<'a>; ROW_SLICES]), Error> {
+        let elements = output.len / size_of::<T>() as u64;
+        let rows = elements.checked_div(hidden).unwrap_or(0);
+        let mut wrong = None;
+        let mut check = |operand: &'static str, found: usize, expected: u64| {
+            if found as u64 != expected && wrong.is_none() {
+                wrong = Some(RowsError::Operand { rank, operand, expected, found: found as u64 });
+            }
+        };
+        self.residual.iter().for_each(|residual| check("the residual", residual.len(), elements));
+        self.residual_out.iter().for_each(|sums| check("the output of the residual", sums.len(), elements));
+        self.gamma.iter().for_each(|gamma| check("gamma", gamma.len(), hidden));
+        let mut scale = 0.0;
+        if let Some((quantized, scales)) = &self.quantized {
+            check("the output of quantized rows", quantized.len(), elements);
+            match scales {
+                Scale::One(one) => scale = *one,
+                Scale::Rows(scales) => check("the output of scales", scales.len(), rows),
+            }
+            if matches!(scales, Scale::One(_)) && !(scale.is_finite() && scale > 0.0) {
+                wrong = wrong.or(Some(RowsError::Scale { rank, scale: scale.to_string() }));
+            }
+        }
+        if let Some(wrong) = wrong {
+            return Err(wrong.into());
+        }
+        let call = RowCall { eps: self.eps, bias: self.bias, factor: 1.0 / scale, in_place: self.in_place };
+        let read = |list: Option<&'a [T]>| Loan::Read(list.map_or(&[], bytemuck::cast_slice));
+        let write = |list: Option<&'a mut [T]>| Loan::Write(list.map_or(&mut [], bytemuck::cast_slice_mut));
+        let (quantized, scales) = match self.quantized {
+            None => (Loan::Read(&[]), Loan::Read(&[])),
+            Some((rows, scales)) => (
+                Loan::Write(bytemuck::cast_slice_mut(rows)),
+                match scales {
+                    Scale::One(_) => Loan::Read(&[]),
+                    Scale::Rows(scales) => Loan::Write(bytemuck::cast_slice_mut(scales)),
+                },
+            ),
+        };
+        Ok((call, [read(self.residual), read(self.gamma), write(self.residual_out), quantized, scales]))
+    }
+}
+
+/// Parameters of a row norm of a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct RowCall {
+    /// What is added to the mean of the squares; `None` if rows are not normalized.
+    eps: Option<f32>,
+    bias: f32,
+    /// Of quantized values, if rows have no scales of their own.
+    factor: f32,
+    /// Whether the residual is where its sum is stored.
+    in_place: bool,
+}
+
+/// The row norms of ranks of this process in a launch.
+#[derive(Clone, Copy)]
+pub struct RowCalls<'a> {
+    /// The rank of the first one.
+    pub first: u32,
+    /// One for each rank.
+    pub calls: &'a [RowCall],
+}
+
+/// Number of slices that a rank lends for its row norms: residual, gamma, its output, quantized rows, scales.
+pub const ROW_SLICES: usize = 5;
+const RESIDUAL: usize = 0;
+const GAMMA: usize = 1;
+const RESIDUAL_OUT: usize = 2;
+const QUANTIZED: usize = 3;
+const SCALES: usize = 4;
+
+/// Returns the number of the first slice of a rank's operands, counted from the first rank that passes some.
+pub fn row_slice(program: &ResolvedPlan, rank: u32) -> usize {
+    // After the private slices of a process.
+    ((program.shape.ranks + 1) * SLICES) as usize + ROW_SLICES * rank as usize
+}
+
+impl<'a> Launch<'a> {
+    /// Adds the residual to the rows of one chunk, and normalizes them into another one.
+    pub(super) fn norm_rows(&self, worker: &mut Worker, instr: &Instr, rank: u32, state: &mut AgentState) -> Progress {
+        let (Some(src), Some(dst)) = (self.program.srcs(instr).first(), self.program.dsts(instr).first()) else {
+            return Progress::Next;
+        };
+        let (Some(rows), Some(functions)) = (self.rows, self.params.rows) else { return Progress::Next };
+        let Some(call) = rank.checked_sub(rows.first).and_then(|at| rows.calls.get(at as usize)) else {
+            return Progress::Next;
+        };
+        let first = row_slice(self.program, rank - rows.first);
+        let row = self.params.message.row_bytes();
+        let Window { start, len } = self.window(instr, src.size, state);
+        while state.at.done < len {
+            let at = start + state.at.done;
+            let run = row.min(len - state.at.done);
+            let (to, _) = self.span(dst, at, run);
+            let place = self.params.area(dst.rank, dst.space).view;
+            let position = place.piece(u64::from(dst.index) * self.params.layout.stride + at, run).at;
+            if (to.len() as u64) < row {
+                // Padding, to the end.
+                state.at.done = len;
+                break;
+            }
+            let operands = [0, 1, 2, 3, 4].map(|operand| self.memory.slice(first + operand));
+            let norm = Norm { functions, call, operands, number: position / row, row };
+            norm.run(worker, self.span(src, at, row).0, to, self.params.message.row);
+            state.at.done += run;
+            if worker.consume_fuel() {
+                return Progress::Yielded;
+            }
+        }
+        Progress::Next
+    }
+}
+
+/// The norm of one row.
+struct Norm<'l, 'a> {
+    functions: RowFunctions,
+    call: &'l RowCall,
+    operands: [Span<'a>; ROW_SLICES],
+    /// Number of the row in the operands, and its bytes.
+    number: u64,
+    row: u64,
+}
+
+impl<'a> Norm<'_, 'a> {
+    /// Returns a row of an operand whose elements have the message's type; `None` if the caller passes none.
+    fn row_of(&self, operand: usize) -> Option<Span<'a>> {
+        let all = self.operands[operand];
+        (all.len() > 0).then(|| all.range(self.number * self.row, self.row))
+    }
+
+    fn run(&self, worker: &mut Worker, from: Span<'_>, to: Span<'_>, hidden: u64) {
+        let Self { functions, call, row, .. } = *self;
+        let tile = &mut worker.block;
+        let mut other = zeroed();
+        let residual = self.row_of(if call.in_place { RESIDUAL_OUT } else { RESIDUAL });
+        let residual_out = self.row_of(RESIDUAL_OUT);
+        let mut partials = [0.0; PARTIALS];
+        for at in (0..row).step_by(BLOCK as usize) {
+            let n = BLOCK.min(row - at);
+            load(tile, from, at, n);
+            if let Some(residual) = residual {
+                load(&mut other, residual, at, n);
+                (functions.add)(tile, &other);
+            }
+            if let Some(residual_out) = residual_out {
+                store(tile, residual_out, at, n);
+            }
+            store(tile, to, at, n);
+            if call.eps.is_some() {
+                (functions.add_squares)(&mut partials, tile, at as usize / VECTOR, n as usize / VECTOR);
+            }
+        }
+        let quantized = self.operands[QUANTIZED];
+        let quantized = (quantized.len() > 0).then(|| quantized.range(self.number * hidden, hidden));
+        let has_scales = self.operands[SCALES].len() > 0;
+        let size = row / hidden;
+        let mut largest = 0.0;
+        if let Some(eps) = call.eps {
+            let inverse = inverse(take_sum(&mut partials), hidden, eps);
+            let gamma = self.operands[GAMMA];
+            for at in (0..row).step_by(BLOCK as usize) {
+                let n = BLOCK.min(row - at);
+                load(tile, to, at, n);
+                let gamma = (gamma.len() > 0).then(|| {
+                    load(&mut other, gamma, at, n);
+                    &other
+                });
+                (functions.normalize)(tile, gamma, call.bias, inverse);
+                store(tile, to, at, n);
+            }
+        }
+        let Some(quantized) = quantized else { return };
+        let mut factor = call.factor;
+        if has_scales {
+            for at in (0..row).step_by(BLOCK as usize) {
+                let n = BLOCK.min(row - at);
+                load(tile, to, at, n);
+                largest = (functions.largest)(tile, (n / size) as usize, largest);
+            }
+            let scale = row_scale(largest);
+            self.operands[SCALES].range(4 * self.number, 4).write(&scale.to_le_bytes());
+            factor = 1.0 / scale;
+        }
+        for at in (0..row).step_by(BLOCK as usize) {
+            let n = BLOCK.min(row - at);
+            load(tile, to, at, n);
+            (functions.quantize)(tile, (n / size) as usize, factor, &mut other);
+            store(&other, quantized, at / size, n / size);
+        }
+    }
+}
