@@ -11,5 +11,6 @@ mod late_calls;
 #[path = "../../mscclpp-exec/tests/common/ranks.rs"]
 mod ranks;
 mod recovery;
+mod row_norms;
 mod transfers;
 mod tune;

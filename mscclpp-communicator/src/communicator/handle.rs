@@ -20,6 +20,7 @@ use super::forms::Forms;
 use super::observed::Observed;
 use super::pending::CallQueue;
 use super::point_to_point::Pairs;
+use super::row_norms::NormPlans;
 use super::serve::Prepared;
 use super::timeline;
 use crate::metrics::CallCounters;
@@ -148,6 +149,7 @@ pub(super) struct Calls {
     /// Counters of barriers, once there was one.
     pub(super) barriers: Option<Arc<CallCounters>>,
     pub(super) counted: CountedPlans,
+    pub(super) norms: NormPlans,
     /// State of the calls on device memory.
     #[cfg(feature = "cuda")]
     pub(super) devices: Devices,
@@ -160,6 +162,7 @@ impl Calls {
     pub(super) fn clear(&mut self) {
         drop(self.cache.clear());
         self.counted.clear();
+        drop(self.norms.clear());
         #[cfg(feature = "cuda")]
         self.devices.clear();
     }

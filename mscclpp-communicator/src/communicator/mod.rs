@@ -19,6 +19,7 @@ mod observed;
 mod pending;
 mod point_to_point;
 mod recovery;
+mod row_norms;
 mod serve;
 mod status;
 mod timeline;

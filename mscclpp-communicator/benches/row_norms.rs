@@ -1,0 +1,81 @@
+//! Time of an all-reduce with residual and RMSNorm in one launch, and of an all-reduce followed by a plain loop over the rows:
+//! `cargo bench -p mscclpp-communicator --bench row_norms`. Blocks of calls take turns; two ranks are threads of this process.
+
+use std::time::{Duration, Instant};
+
+use mscclpp_communicator::Communicator;
+use mscclpp_core::types::ReduceOp;
+use mscclpp_exec::__half::bf16;
+use mscclpp_exec::RowNorm;
+
+/// Elements of a row.
+const HIDDEN: usize = 4096;
+
+/// Blocks of each contender, calls of a block, and calls before them that are not counted.
+const BLOCKS: usize = 31;
+const CALLS: usize = 10;
+const SKIPPED: usize = 2;
+
+fn main() {
+    let [first, second] = <[_; 2]>::try_from(Communicator::local(2).expect("a communicator")).expect("two ranks");
+    std::thread::scope(|scope| {
+        scope.spawn(|| measure(&first));
+        measure(&second);
+    });
+}
+
+/// Adds the residual and normalizes, as a program would after an all-reduce.
+fn norm(rows: &mut [bf16], residual: &mut [bf16], gamma: &[bf16]) {
+    for (row, residual) in rows.chunks_exact_mut(HIDDEN).zip(residual.chunks_exact_mut(HIDDEN)) {
+        let mut squares = 0.0;
+        for (value, residual) in row.iter().zip(residual.iter_mut()) {
+            let sum = bf16::from_f32(value.to_f32() + residual.to_f32());
+            *residual = sum;
+            squares += sum.to_f32() * sum.to_f32();
+        }
+        let inverse = 1.0 / (squares / HIDDEN as f32 + 1e-6).sqrt();
+        for ((value, sum), gamma) in row.iter_mut().zip(residual.iter()).zip(gamma) {
+            *value = bf16::from_f32(sum.to_f32() * inverse * gamma.to_f32());
+        }
+    }
+}
+
+fn measure(comm: &Communicator) {
+    let gamma = vec![bf16::ONE; HIDDEN];
+    for rows in [1, 4, 16, 64, 256] {
+        let input: Vec<bf16> = (0..rows * HIDDEN).map(|i| bf16::from_f32((i % 17) as f32 - 8.0)).collect();
+        let (mut output, mut residual) = (input.clone(), input.clone());
+        let mut times = [[Duration::ZERO; BLOCKS]; 3];
+        for block in 0..BLOCKS {
+            for (contender, times) in times.iter_mut().enumerate() {
+                residual.copy_from_slice(&input);
+                let mut started = Instant::now();
+                for call in 0..SKIPPED + CALLS {
+                    if call == SKIPPED {
+                        started = Instant::now();
+                    }
+                    if contender == 0 {
+                        let norm = RowNorm::new(1e-6).gamma(&gamma).residual_in_place(&mut residual);
+                        comm.all_reduce_rms_norm(&input, &mut output, HIDDEN, norm).expect("no rank is lost");
+                    } else {
+                        comm.all_reduce(&input, &mut output, ReduceOp::Sum).expect("no rank is lost");
+                    }
+                    if contender == 1 {
+                        norm(&mut output, &mut residual, &gamma);
+                    }
+                }
+                times[block] = started.elapsed() / CALLS as u32;
+            }
+        }
+        if comm.rank() == 0 {
+            let [fused, separate, alone] = times.map(|mut times| {
+                times.sort();
+                times[BLOCKS / 2]
+            });
+            let ratio = separate.as_secs_f64() / fused.as_secs_f64();
+            println!(
+                "{rows} rows of {HIDDEN} bf16: fused {fused:.2?}, separate {separate:.2?} ({ratio:.2} times; all-reduce alone {alone:.2?})"
+            );
+        }
+    }
+}

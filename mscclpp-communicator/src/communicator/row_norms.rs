@@ -1,0 +1,190 @@
+//! Sums over all ranks whose rows are normalized in the same launch.
+//!
+//! Every algorithm adds in the order of ranks, and a norm depends on nothing but its row: so a row has the same bits in
+//! every call, whatever the number of rows, and the algorithm that serves the call.
+
+#[cfg(feature = "cuda")]
+use std::panic::Location;
+use std::sync::Arc;
+
+use mscclpp_algorithms as algorithms;
+use mscclpp_base::dtype::Element;
+use mscclpp_base::error::Error;
+use mscclpp_base::interpret::RowNorm;
+use mscclpp_base::message::Message;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::Diagnostics;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::Plan;
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_exec::process::PreparedPlan;
+use mscclpp_select::Request;
+
+use super::cache::Cache;
+use super::handle::Communicator;
+use crate::metrics::CallCounters;
+
+/// Plans that normalize rows, by elements of a row and request.
+pub(super) type NormPlans = Cache<(Box<PreparedPlan>, Arc<CallCounters>)>;
+
+/// Maximum bytes of a message that every rank sends whole, and of that times the number of ranks.
+const ONE_SHOT_BYTES: (u64, u64) = (64 << 10, 128 << 10);
+
+/// What the buffers of a call are.
+enum Buffers<'a, T> {
+    Separate(&'a [T], &'a mut [T]),
+    Same(&'a mut [T]),
+}
+
+impl Communicator {
+    /// Adds the inputs of all ranks and the residual, row by row, and writes the normalized rows to `output`, which is as long
+    /// as `input`. A row has `hidden` elements; its bytes are a multiple of 16. `norm` has the residual, gamma, and what
+    /// else is written: the sums with the residual, and quantized rows. It may also add without normalizing.
+    ///
+    /// A row gets the same bits on every rank, in every call, and at any number of rows. The arithmetic is stated in the documentation
+    /// ("Fused epilogues"). All ranks of the communicator are on one node.
+    ///
+    /// # Errors
+    /// See [`Communicator`]; [`Error::Rows`].
+    #[track_caller]
+    pub fn all_reduce_rms_norm<T: Element>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        hidden: usize,
+        norm: RowNorm<'_, T>,
+    ) -> Result<(), Error> {
+        self.norm_rows(CollectiveKind::AllReduce, Buffers::Separate(input, output), hidden, norm)
+    }
+
+    /// [`all_reduce_rms_norm`](Self::all_reduce_rms_norm) with one memory for input and output.
+    ///
+    /// # Errors
+    /// As [`all_reduce_rms_norm`](Self::all_reduce_rms_norm).
+    #[track_caller]
+    pub fn all_reduce_rms_norm_in_place<T: Element>(
+        &self,
+        buffer: &mut [T],
+        hidden: usize,
+        norm: RowNorm<'_, T>,
+    ) -> Result<(), Error> {
+        self.norm_rows(CollectiveKind::AllReduce, Buffers::Same(buffer), hidden, norm)
+    }
+
+    /// Adds the rows of all ranks' inputs, of which each rank has a part of equally many rows, and writes this rank's part
+    /// to `output` as [`all_reduce_rms_norm`](Self::all_reduce_rms_norm) does. The operands of `norm` have a row for each row
+    /// of `output`.
+    ///
+    /// # Errors
+    /// As [`all_reduce_rms_norm`](Self::all_reduce_rms_norm).
+    #[track_caller]
+    pub fn reduce_scatter_rms_norm<T: Element>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        hidden: usize,
+        norm: RowNorm<'_, T>,
+    ) -> Result<(), Error> {
+        self.norm_rows(CollectiveKind::ReduceScatter, Buffers::Separate(input, output), hidden, norm)
+    }
+
+    #[track_caller]
+    fn norm_rows<T: Element>(
+        &self,
+        collective: CollectiveKind,
+        buffers: Buffers<'_, T>,
+        hidden: usize,
+        norm: RowNorm<'_, T>,
+    ) -> Result<(), Error> {
+        let (rank, ranks) = (self.rank(), self.num_ranks());
+        let (call, parts) = match collective {
+            CollectiveKind::ReduceScatter => ("reduce_scatter_rms_norm", ranks as usize),
+            _ => ("all_reduce_rms_norm", 1),
+        };
+        let count = match &buffers {
+            Buffers::Separate(input, output) if output.len().checked_mul(parts) == Some(input.len()) => input.len(),
+            Buffers::Separate(input, output) => {
+                let expected = match parts {
+                    1 => format!("{}, the length of the input", input.len()),
+                    _ => format!("the length {} of the input divided by {parts}", input.len()),
+                };
+                return Err(Error::Length { call, rank, what: "the output", expected, found: output.len() });
+            }
+            Buffers::Same(buffer) => buffer.len(),
+        };
+        if hidden == 0 || !count.is_multiple_of(hidden) {
+            let expected = format!("a multiple of {hidden}, the elements of a row, which is positive");
+            return Err(Error::Length { call, rank, what: "the input", expected, found: count });
+        }
+        let request = self.request::<T>(collective, count);
+        let request = Request { in_place: matches!(buffers, Buffers::Same(_)), ..request };
+        let mut calls = self.calls()?;
+        #[cfg(feature = "cuda")]
+        let place = Location::caller();
+        self.record(&mut calls, Some(request), |calls| {
+            #[cfg(feature = "cuda")]
+            calls.devices.post_of_host(Some(&request), place)?;
+            let prepare = || {
+                self.registry()?;
+                let no_plan = |message| Error::NoPlan { rank, request: self.describe(&request), message };
+                if self.inner.bootstrap.num_nodes() > 1 {
+                    return Err(no_plan(
+                        "rows are normalized on one node; normalize the result of `all_reduce`".into(),
+                    ));
+                }
+                let (algorithm, plan) = plan(&request).map_err(|error| no_plan(error.to_string()))?;
+                let name = format!("{call} of {count} {} in rows of {hidden}", self.element_type(T::TYPE));
+                let message = Message { row: hidden as u64, packet: self.packet, ..Message::of::<T>(count) };
+                let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
+                Ok((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
+            };
+            let key = (u32::try_from(hidden).unwrap_or(u32::MAX), request);
+            let (plan, counters) = calls.norms.get(&key, prepare, drop)?;
+            let started = counters.start();
+            match buffers {
+                Buffers::Separate(input, output) => plan.launch_rows(input, output, norm)?,
+                Buffers::Same(buffer) => plan.launch_rows_in_place(buffer, norm)?,
+            }
+            counters.record(request.bytes, started, plan.last_duration());
+            Ok(())
+        })
+    }
+}
+
+/// Returns the name of an algorithm for a request, and its plan.
+fn plan(request: &Request) -> Result<(&'static str, Plan), algorithms::BuildError> {
+    let ranks = request.num_ranks;
+    if ranks == 1 {
+        return Ok(("local", local_plan(request)?));
+    }
+    let is_short =
+        request.bytes <= ONE_SHOT_BYTES.0 && request.bytes.saturating_mul(u64::from(ranks)) <= ONE_SHOT_BYTES.1;
+    let (name, arguments): (_, &[usize]) = match request.collective {
+        CollectiveKind::ReduceScatter => ("reducescatter_norm", &[]),
+        _ if is_short => ("allreduce_norm_one_shot", &[1]),
+        _ => ("allreduce_norm_two_shot", &[]),
+    };
+    let found = algorithms::norms().iter().find(|algorithm| algorithm.name() == name);
+    let algorithm = found.unwrap_or(&algorithms::norms()[0]);
+    let mut spec = algorithm.spec(ranks, ranks);
+    spec.collective.in_place = request.in_place;
+    if arguments.is_empty() {
+        // A rank executes its thread blocks one after the other.
+        spec.collective.chunk_factor = 1;
+    }
+    Ok((algorithm.name(), algorithm.plan(spec, arguments)?))
+}
+
+/// Returns a plan for one rank.
+fn local_plan(request: &Request) -> Result<Plan, Diagnostics> {
+    let mut spec = AlgoSpec::new("norm_of_one_rank", request.collective, 1);
+    (spec.collective.rows, spec.collective.in_place) = (true, request.in_place);
+    let program = Program::new(spec);
+    for rank in program.ranks() {
+        let input = rank.input().chunk(0);
+        let output = if request.in_place { input.to_any() } else { rank.output().chunk(0).to_any() };
+        rank.row_norm(output, input, 0);
+    }
+    Ok(Plan::new(&lower(&program.finish()?)?))
+}
