@@ -55,6 +55,7 @@ part() {
     case "$1" in
     loops)
         MSCCLPP_LOOP_MUTANTS=130000 tests mscclpp-fuzz --test integration -- loop_mutants
+        MSCCLPP_ROW_MUTANTS=2000 tests mscclpp-fuzz --test integration -- rows::
         ;;
     mutants)
         MSCCLPP_MUTANTS=all MSCCLPP_OPERATIONS=130 MSCCLPP_NUM_SEEDS=16 MSCCLPP_LIST=1 MSCCLPP_LOOP_MUTANTS=0 \

@@ -62,13 +62,13 @@ fn reduce_scatter_normalizes_the_own_part() {
         let norm = RowNorm::new(1e-6).bias(1.0).gamma(&gamma).residual_in_place(&mut residual);
         let norm = norm.quantized_by_row(&mut quantized, &mut scales);
         comm.reduce_scatter_rms_norm(&input, &mut output, HIDDEN, norm).expect("a call");
-        for row in 0..4 {
+        for (row, scale) in scales.iter().enumerate() {
             let own = row * HIDDEN..(row + 1) * HIDDEN;
             let (normed, sums) = expected(3, 4 * comm.rank() as usize + row, HIDDEN, 1e-6);
             assert_eq!((&output[own.clone()], &residual[own.clone()]), (&normed[..], &sums[..]));
             let largest = normed.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
-            assert_eq!(scales[row], largest / 448.0);
-            let nearest = |value: &f32| E4m3::from_f64(f64::from(value * (1.0 / scales[row])));
+            assert_eq!(*scale, largest / 448.0);
+            let nearest = |value: &f32| E4m3::from_f64(f64::from(value * (1.0 / scale)));
             assert!(quantized[own].iter().copied().eq(normed.iter().map(nearest)));
         }
     });

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::hostile::{Delay, Flaw, Hostile};
 use super::*;
-use mscclpp_base::memory::Table;
+use mscclpp_base::memory::{Loan, Table};
 use mscclpp_base::shm::{SecondMapping, Segment};
 
 type Pair = [Box<dyn Transport<Vec<u8>>>; 2];
@@ -222,8 +222,8 @@ fn tcp_moves_memory_to_memory() {
         };
         table.lend(
             |lender| {
-                sources.iter().for_each(|source| lender.push_shared(source));
-                results.iter_mut().for_each(|result| lender.push(result));
+                sources.iter().for_each(|source| lender.push(Loan::Read(source)));
+                results.iter_mut().for_each(|result| lender.push(Loan::Write(result)));
             },
             run,
         );
@@ -254,8 +254,8 @@ fn authenticated_tcp_uses_buffers() {
     };
     table.lend(
         |lender| {
-            lender.push_shared(&source);
-            lender.push(&mut result);
+            lender.push(Loan::Read(&source));
+            lender.push(Loan::Write(&mut result));
         },
         run,
     );

@@ -173,6 +173,6 @@ fn quantize<T: Via<f32>>(tile: &Tile, count: usize, factor: f32, to: &mut Tile) 
     let mut wide = [0.0; MAX_ELEMENTS];
     let wide = widen::<T>(tile, &mut wide);
     for (to, &value) in elements_mut::<E4m3>(to).iter_mut().zip(&*wide).take(count) {
-        *to = E4m3::from_f64(f64::from(value * factor));
+        *to = E4m3::from_f32(value * factor);
     }
 }

@@ -25,8 +25,10 @@ fn valid() -> PlanTree {
                    recspkt.m i0 s0 > i0 s2 r0:7; gstorepkt.w s0 > w0:1; rppkt.p#0 s0 > r0:5";
     let second = "wait.p#0; wait.p#1; wait.p#0; signal.m#0; wait.m#0; rlxsignal.m#1; rlxwait.m#1";
     let mut plan = plan(&[&[first, "barrier#0=2; nop", packets], &[second]]);
-    // The notation has no counts.
     let ops = &mut plan.ranks[0].blocks[0].ops;
+    let like = ops.iter().find(|op| op.kind == OpKind::Copy).unwrap().clone();
+    ops.push(Op { kind: OpKind::RowNorm, ..like });
+    // The notation has no counts.
     ops.push(Op::new(OpKind::ExchangeCounts, mscclpp_plan::origin::Origin::UNKNOWN));
     let kinds =
         [(OpKind::Copy, OpKind::CopyCounted), (OpKind::Put, OpKind::PutCounted), (OpKind::Get, OpKind::GetCounted)];

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::Table;
+use crate::memory::{Loan, Table};
 
 fn line(bytes: &[u8]) -> Line {
     let mut all = [0; LINE];
@@ -24,7 +24,7 @@ proptest! {
         };
         let table = Table::default();
         let (before, after) = table.lend(
-            |lender| lender.push(&mut memory[skip..skip + len]),
+            |lender| lender.push(Loan::Write(&mut memory[skip..skip + len])),
             || {
                 let held = table.hold();
                 let memory = held.memory();
@@ -51,7 +51,7 @@ proptest! {
         let mut back = vec![0; count];
         let table = Table::default();
         let found = table.lend(
-            |lender| lender.push(bytemuck::cast_slice_mut(&mut memory)),
+            |lender| lender.push(Loan::Write(bytemuck::cast_slice_mut(&mut memory))),
             || {
                 let held = table.hold();
                 let memory = held.memory();
@@ -72,7 +72,7 @@ fn shared_slices_are_not_written() {
     let memory = [7_u8; 100];
     let table = Table::default();
     table.lend(
-        |lender| lender.push_shared(&memory),
+        |lender| lender.push(Loan::Read(&memory)),
         || {
             let held = table.hold();
             let memory = held.memory();
@@ -90,7 +90,7 @@ fn neighbors_in_a_word_keep_their_bytes() {
     let mut memory = vec![0_u64; 4];
     let table = Table::default();
     table.lend(
-        |lender| lender.push(bytemuck::cast_slice_mut(&mut memory)),
+        |lender| lender.push(Loan::Write(bytemuck::cast_slice_mut(&mut memory))),
         || {
             std::thread::scope(|scope| {
                 for part in 0..4_u64 {
