@@ -512,7 +512,7 @@ struct LaunchParams {
   ParamRange ranges[48];
   uint8_t rows[256];
 };
-static_assert(sizeof(LaunchParams) == 2376 &&
+static_assert(sizeof(LaunchParams) == 2384 &&
                   alignof(LaunchParams) == 8 &&
                   offsetof(LaunchParams, records) == 0 &&
                   offsetof(LaunchParams, record_bytes) == 8 &&
@@ -526,38 +526,39 @@ static_assert(sizeof(LaunchParams) == 2376 &&
                   offsetof(LaunchParams, fifos) == 56 &&
                   offsetof(LaunchParams, scratch) == 64 &&
                   offsetof(LaunchParams, packets) == 72 &&
-                  offsetof(LaunchParams, table) == 80 &&
-                  offsetof(LaunchParams, state) == 88 &&
-                  offsetof(LaunchParams, reports) == 96 &&
-                  offsetof(LaunchParams, abort_flags) == 104 &&
-                  offsetof(LaunchParams, timeout_ns) == 112 &&
-                  offsetof(LaunchParams, stride) == 120 &&
-                  offsetof(LaunchParams, unit) == 128 &&
-                  offsetof(LaunchParams, wrap) == 136 &&
-                  offsetof(LaunchParams, half_scratch) == 144 &&
-                  offsetof(LaunchParams, half_packets) == 152 &&
-                  offsetof(LaunchParams, len_scratch) == 160 &&
-                  offsetof(LaunchParams, len_packets) == 168 &&
-                  offsetof(LaunchParams, input) == 176 &&
-                  offsetof(LaunchParams, output) == 200 &&
-                  offsetof(LaunchParams, num_blocks) == 224 &&
-                  offsetof(LaunchParams, first_block) == 228 &&
-                  offsetof(LaunchParams, num_ranks) == 232 &&
-                  offsetof(LaunchParams, divisor) == 236 &&
-                  offsetof(LaunchParams, system_scope) == 240 &&
-                  offsetof(LaunchParams, reduce) == 244 &&
-                  offsetof(LaunchParams, floats_by_switch) == 248 &&
-                  offsetof(LaunchParams, has_ranges) == 252 &&
-                  offsetof(LaunchParams, multicast) == 256 &&
-                  offsetof(LaunchParams, bases) == 320 &&
-                  offsetof(LaunchParams, scratch_bases) == 832 &&
-                  offsetof(LaunchParams, low_bits) == 1344 &&
-                  offsetof(LaunchParams, ranges) == 1352 &&
-                  offsetof(LaunchParams, rows) == 2120,
+                  offsetof(LaunchParams, counts) == 80 &&
+                  offsetof(LaunchParams, table) == 88 &&
+                  offsetof(LaunchParams, state) == 96 &&
+                  offsetof(LaunchParams, reports) == 104 &&
+                  offsetof(LaunchParams, abort_flags) == 112 &&
+                  offsetof(LaunchParams, timeout_ns) == 120 &&
+                  offsetof(LaunchParams, stride) == 128 &&
+                  offsetof(LaunchParams, unit) == 136 &&
+                  offsetof(LaunchParams, wrap) == 144 &&
+                  offsetof(LaunchParams, half_scratch) == 152 &&
+                  offsetof(LaunchParams, half_packets) == 160 &&
+                  offsetof(LaunchParams, len_scratch) == 168 &&
+                  offsetof(LaunchParams, len_packets) == 176 &&
+                  offsetof(LaunchParams, input) == 184 &&
+                  offsetof(LaunchParams, output) == 208 &&
+                  offsetof(LaunchParams, num_blocks) == 232 &&
+                  offsetof(LaunchParams, first_block) == 236 &&
+                  offsetof(LaunchParams, num_ranks) == 240 &&
+                  offsetof(LaunchParams, divisor) == 244 &&
+                  offsetof(LaunchParams, system_scope) == 248 &&
+                  offsetof(LaunchParams, reduce) == 252 &&
+                  offsetof(LaunchParams, floats_by_switch) == 256 &&
+                  offsetof(LaunchParams, has_ranges) == 260 &&
+                  offsetof(LaunchParams, multicast) == 264 &&
+                  offsetof(LaunchParams, bases) == 328 &&
+                  offsetof(LaunchParams, scratch_bases) == 840 &&
+                  offsetof(LaunchParams, low_bits) == 1352 &&
+                  offsetof(LaunchParams, ranges) == 1360 &&
+                  offsetof(LaunchParams, rows) == 2128,
               "LaunchParams differs from the host's");
 
 }  // namespace mscclpp
 
 /// Name of a kernel that only modules with everything above have.
-#define MSCCLPP_ABI mscclpp_abi_18e31d74895b595e
-#define MSCCLPP_ABI_NAME "mscclpp_abi_18e31d74895b595e"
+#define MSCCLPP_ABI mscclpp_abi_54fa8fb963ae677e
+#define MSCCLPP_ABI_NAME "mscclpp_abi_54fa8fb963ae677e"
