@@ -12,7 +12,7 @@ use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
-use mscclpp_dev::{Options, machine, simulator};
+use mscclpp_dev::{CallCounts, Options, machine, simulator};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, CudaUnavailable, Device, DeviceSlice, DriverError, Executor};
 use mscclpp_exec::{DataType, Error, Message};
@@ -42,12 +42,17 @@ fn missing_device_is_rejected() -> Result<(), Failed> {
 }
 
 fn plan_beyond_device_limits_is_rejected() -> Result<(), Failed> {
-    let device = Device::with_driver(simulator(Options::default())?);
+    let calls: &'static CallCounts = Box::leak(Box::default());
+    let device = Device::with_driver(simulator(Options { calls: Some(calls), ..Options::default() })?);
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(16, 16);
     spec.instances = 16;
     let plan = Plan::new(&algorithm.compile_tree(spec, &[])?);
-    match Executor::new(&device, 16).prepare(&plan, Message::new(DataType::F32, 1600)) {
+    let world = Executor::new(&device, 16);
+    let prepared = world.prepare(&plan, Message::new(DataType::F32, 1600));
+    let calls = calls.take();
+    assert!(calls["cuMemAlloc"] > 0 && calls["cuMemAlloc"] == calls["cuMemFree"], "the plan keeps memory: {calls:?}");
+    match prepared {
         Err(error @ Error::NotCoResident { .. }) if error.code() == Code::NotResident => {
             let text = error.to_string();
             if text.contains(

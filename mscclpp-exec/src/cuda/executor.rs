@@ -406,10 +406,10 @@ impl Executor {
             group.check()?;
         }
         self.inner.refuse_in_capture("cannot prepare a plan")?;
-        let context = self.inner.context(plan, message)?;
+        let (context, is_new) = self.inner.context(plan, message)?;
         let params = self.inner.params(&context.program, message)?;
         let prepared = PreparedPlan::new(Arc::clone(&self.inner), Arc::clone(&context), params, prepare);
-        if prepared.is_err() {
+        if is_new && prepared.is_err() {
             self.inner.forget(&context);
         }
         prepared
@@ -531,7 +531,7 @@ impl Inner {
         Params::new(program, message, self.options.scratch_limit, self.options.scratch_pool)
     }
 
-    /// Frees the state of a plan that could not be prepared, unless it has been prepared before.
+    /// Frees the new state of a plan that could not be prepared, unless another call uses it already.
     fn forget(&self, context: &Arc<PlanState>) {
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         // This list and the caller have it.
@@ -540,13 +540,13 @@ impl Inner {
         }
     }
 
-    /// Returns the state of a plan, which is created by the first call, with scratch for its message. Plans are identified by
-    /// their contents.
-    fn context(&self, plan: &Plan, message: Message) -> Result<Arc<PlanState>, Error> {
+    /// Returns the state of a plan, which is created by the first call, with scratch for its message, and whether this call has
+    /// created it. Plans are identified by their contents.
+    fn context(&self, plan: &Plan, message: Message) -> Result<(Arc<PlanState>, bool), Error> {
         let same = |known: &Plan| known.hash() == plan.hash() && known.image().len() == plan.image().len();
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(context) = contexts.iter().find(|context| same(&context.program.plan)) {
-            return Ok(Arc::clone(context));
+            return Ok((Arc::clone(context), false));
         }
         let (expected, found) = (plan.num_ranks(), self.ranks);
         if expected != found {
@@ -560,6 +560,6 @@ impl Inner {
         let Params { scratch, .. } = self.params(&program, message)?;
         let context = Arc::new(PlanState::new(self, program, scratch)?);
         contexts.push(Arc::clone(&context));
-        Ok(context)
+        Ok((context, true))
     }
 }
