@@ -172,10 +172,9 @@ DEV void reduce(const LaunchParams& launch, const Instr& instr, const Range& ran
   // A single source is not changed, which an accumulator of a wider type would do.
   const bool is_special = instr.srcs > 32 || (instr.srcs == 1 && sizeof(typename Arith::A) > sizeof(typename Arith::T));
   if (is_special || !are_packet_runs(runs, at, len)) return reduce_packet_spans<Arith>(launch, runs, at, len);
-  const uint32_t packets = instr.count;
   // Averages are sums that are divided after the last operation.
-  if (instr.reduce == Reduction::kSum || instr.reduce == Reduction::kAvg) reduce_packet_runs<Arith, true>(launch, runs, packets, at, len);
-  else reduce_packet_runs<Arith, false>(launch, runs, packets, at, len);
+  if (instr.reduce == Reduction::kSum || instr.reduce == Reduction::kAvg) reduce_packet_runs<Arith, true>(launch, runs, at, len);
+  else reduce_packet_runs<Arith, false>(launch, runs, at, len);
 }
 
 /// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.
