@@ -50,7 +50,10 @@ pub(crate) fn made(communicator: &Communicator, stream: &Stream, named: Option<&
     let is_of_kernels = call.num_blocks == 0;
     let launch = match is_of_kernels {
         true => "kernels of the program".to_owned(),
-        false => format!("{} thread blocks of {} threads", call.num_blocks, call.threads_per_block),
+        false => {
+            let kernel = if call.is_specialized { "a kernel of the plan" } else { "the interpreter" };
+            format!("{kernel} on {} thread blocks of {} threads", call.num_blocks, call.threads_per_block)
+        }
     };
     print(format!("{request}: `{algorithm}`, {launch}, {copies}"), || match named {
         Some(name) if name == algorithm => "named by the call's algSelection".to_owned(),

@@ -76,11 +76,11 @@ pub(crate) fn all_ok(outputs: &[Output]) -> Result<(), String> {
 
 fn smallest_maximum() -> Result<(), String> {
     let blocks = |limits: [&str; 2]| -> Result<u32, String> {
-        let outputs = run("limited", 2, &limits, &[("NCCL_DEBUG", "INFO")])?;
+        let outputs = run("limited", 2, &limits, &[("NCCL_DEBUG", "INFO"), ("MSCCLPP_KERNELS", "interpreter")])?;
         all_ok(&outputs)?;
         let text = text(&outputs[0]);
-        let before = text.split(" thread blocks of ").next().and_then(|before| before.rsplit(' ').next());
-        before.and_then(|blocks| blocks.parse().ok()).ok_or(text)
+        let after = text.split("the interpreter on ").nth(1).and_then(|after| after.split(" thread blocks").next());
+        after.and_then(|blocks| blocks.parse().ok()).ok_or(text)
     };
     let (usual, limited) = (blocks(["0", "0"])?, blocks(["0", "3"])?);
     // Of two ranks.
