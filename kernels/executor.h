@@ -173,8 +173,8 @@ DEV void reduce(const LaunchParams& launch, const Instr& instr, const Range& ran
   const bool is_special = instr.srcs > 32 || (instr.srcs == 1 && sizeof(typename Arith::A) > sizeof(typename Arith::T));
   if (is_special || !are_packet_runs(runs, at, len)) return reduce_packet_spans<Arith>(launch, runs, at, len);
   // Averages are sums that are divided after the last operation.
-  if (instr.reduce == Reduction::kSum || instr.reduce == Reduction::kAvg) reduce_packet_runs<Arith, true>(launch, runs, at, len);
-  else reduce_packet_runs<Arith, false>(launch, runs, at, len);
+  if (instr.reduce == Reduction::kSum || instr.reduce == Reduction::kAvg) reduce_packet_runs<Arith, true>(launch, runs, instr.count, at, len);
+  else reduce_packet_runs<Arith, false>(launch, runs, instr.count, at, len);
 }
 
 /// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.

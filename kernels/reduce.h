@@ -252,12 +252,14 @@ DEV_CALL void reduce_runs(Runs runs, uint64_t at, uint64_t len) {
 }
 
 /// Operands of which some are packets, at multiples of 8: packets from left to right, several polled at a time, then the plain sources.
-/// `count` of the instruction has a bit for each source that is packets, of at most 32.
+/// `count`: that of the instruction, with a bit for each source that is packets, of at most 32.
 template <typename Arith, bool kSum>
-DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint64_t at, uint64_t len) {
+DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint32_t count, uint64_t at, uint64_t len) {
   // A packet in flight takes four registers. Payloads whose words are combined by calls (fp8) must be preserved across these.
   using T = typename Arith::T;
   constexpr uint32_t kEach = sizeof(T) == 1 && sizeof(typename Arith::A) == 1 && Native<T>::kRounds ? 2 : 4;
+  // In code for elements of one byte to read it again takes an address that is spilled, in other code to keep it takes a register that is.
+  const auto packets = [&] { return sizeof(T) == 1 ? count : runs.instr().count; };
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Accumulator<Arith, Vec8> acc = {};
@@ -268,7 +270,7 @@ DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint64
     const uint32_t srcs = runs.instr().srcs;
     DEV_NO_UNROLL
     for (uint32_t s = 0; s < srcs; s += kEach) {
-      const uint32_t mask = runs.instr().count >> s & ((1u << kEach) - 1);
+      const uint32_t mask = packets() >> s & ((1u << kEach) - 1);
       if (mask == 0) continue;
       Vec8 payload[kEach] = {};
       const auto from = [&](uint32_t n) { return runs.src(s + n) + 2 * i; };
@@ -276,12 +278,12 @@ DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint64
       if (!poll_packets(payload, mask, from, await)) return;
 #pragma unroll
       for (uint32_t n = 0; n < kEach; ++n) {
-        if (mask >> n & 1) take(payload[n], (runs.instr().count & ((1u << (s + n)) - 1)) == 0);
+        if (mask >> n & 1) take(payload[n], (packets() & ((1u << (s + n)) - 1)) == 0);
       }
     }
     DEV_NO_UNROLL
     for (uint32_t s = 0; s < srcs; ++s) {
-      if (!(runs.instr().count >> s & 1)) take(load_any<Vec8>(runs.src(s) + i, 8), (runs.instr().count | s) == 0);
+      if (!(packets() >> s & 1)) take(load_any<Vec8>(runs.src(s) + i, 8), (packets() | s) == 0);
     }
     const Vec8 result = acc.finish();
     DEV_NO_UNROLL
