@@ -41,7 +41,7 @@ __global__ void dimensions(int* output, shapes::Rectangle rectangle) {
   output[block * blockDim.x * blockDim.y + thread] = 100 * block + thread + rectangle.area();
 }
 
-template <typename T, int N>
+template <int N, typename T>
 __global__ void __launch_bounds__(64) reversed(const T* input, T* output) {
   extern __align__(16) __shared__ T of_launch[];
   __shared__ T fixed[N];
@@ -270,7 +270,7 @@ static mscclpp::CommResult launch(const Context& context, int number, const int*
       dimensions<<<dim3(2, 3), dim3(4, 2), 0, stream>>>(output, shapes::Rectangle{5, 6});
       break;
     case 1:
-      reversed<int, 8><<<1, bytes / 4, bytes, stream>>>(input, output);
+      reversed<8><<<1, bytes / 4, bytes, stream>>>(input, output);
       break;
     case 2:
       RUN(::shuffled, output);

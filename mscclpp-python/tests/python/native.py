@@ -87,6 +87,20 @@ class Division(unittest.TestCase):
         with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, "x.cu:2: expected the name of a kernel before '<<<'"):
             host_text("x.cu", "void f() {\n <<<1, 2>>>(x); }")
 
+    def test_template_arguments_are_deduced_by_a_call(self) -> None:
+        header = "template <int N, template <typename, int> class F, typename T = pair<int, int>, class... Ts>"
+        kernel = f"{header} __global__ void __launch_bounds__(64, 2) k(T* x, Ts... more) {{ body(); }}"
+        declared = f"{header} ::mscclpp::native::KernelConstant<(&k<N, F, T, Ts...>)> k_mscclpp_kernel(T* x, Ts... more);"
+        for launch, expected in (
+            ("a::k<4, F><<<1,\n2>>>(p, f(1, 2));", "::mscclpp::native::launch<decltype(a::k_mscclpp_kernel<4, F>(p, f(1, 2)))::kKernel>(1,\n2)(p, f(1, 2));"),
+            ("k<<<1, 2>>>();", "::mscclpp::native::launch<decltype(k_mscclpp_kernel())::kKernel>(1, 2)();"),
+            ("plain<<<1, 2>>>();", "::mscclpp::native::launch<(&plain)>(1, 2)();"),
+        ):
+            found = host_text("x.cu", f"{kernel}\n__global__ void plain() {{}}\nvoid f() {{ {launch} }}")
+            self.assertIn(f"{kernel.replace(' body(); ', '')} {declared}\n__global__ void plain() {{}}\nvoid f() {{ {expected} }}\n", found)
+        # The definition comes later.
+        self.assertIn("launch<(&k<int>)>(1, 2)(x);", host_text("x.cu", "void f() { k<int><<<1, 2>>>(x); }\ntemplate <class T> __global__ void k(T* x) {}"))
+
     def test_launches_in_macros_become_calls(self) -> None:
         for macro, expected in (
             ("#define RUN(k) k<<<1, 2>>>(3)", "#define RUN(k) ::mscclpp::native::launch<(&k)>(1, 2)(3)"),

@@ -14,7 +14,7 @@ from mscclpp._core.native_includes import with_own_headers
 from mscclpp._core.native_tokens import Edits, Token, closing, tokens
 from mscclpp_rs import InvalidInputError
 
-__all__ = ["macro_tokens", "whole_text", "with_device_macros"]
+__all__ = ["divided", "in_one_line", "macro_tokens", "whole_text", "with_device_macros"]
 
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\([^)]*\))?")
 _UNDEFINE = re.compile(r"#\s*undef\s+(\w+)")
@@ -132,19 +132,25 @@ class _Expansion:
 
 def _arguments(parameters: list[str], code: list[Token]) -> dict[str, str]:
     """Returns the texts of a use's arguments, by the names of the parameters."""
+    most = len(parameters) if parameters[-1:] == ["..."] else None
+    names = ["__VA_ARGS__" if parameter == "..." else parameter for parameter in parameters]
+    return dict(zip(names, map(in_one_line, divided(code, most=most)), strict=False))
+
+
+def divided(code: list[Token], most: int | None = None, brackets: str = "([{)]}") -> list[list[Token]]:
+    """Returns the parts between commas outside of brackets, at most `most`. `brackets`: those that open, and those that close."""
     found: list[list[Token]] = [[]]
-    depth = 0
+    depth, half = 0, len(brackets) // 2
     for token in code:
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.text, 0)
-        is_rest = parameters[-1:] == ["..."] and len(found) == len(parameters)
-        if token.text == "," and depth == 0 and not is_rest:
+        depth += (token.text in brackets[:half]) - (token.text in brackets[half:])
+        if token.text == "," and depth == 0 and len(found) != most:
             found.append([])
         else:
             found[-1].append(token)
-    names = ["__VA_ARGS__" if parameter == "..." else parameter for parameter in parameters]
-    return dict(zip(names, map(_in_one_line, found), strict=False))
+    return found
 
 
-def _in_one_line(code: list[Token]) -> str:
+def in_one_line(code: list[Token]) -> str:
+    """Returns tokens as a text without lines."""
     parts = [(" " if at > 0 and code[at - 1].end < token.begin else "") + token.text for at, token in enumerate(code)]
     return _CONTINUED.sub(" ", "".join(parts))

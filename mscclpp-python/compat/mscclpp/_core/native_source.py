@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from mscclpp._core.native_items import Item, after_angles, items
-from mscclpp._core.native_macros import macro_tokens
+from mscclpp._core.native_macros import divided, in_one_line, macro_tokens
 from mscclpp._core.native_tokens import Edits, Token, closing, tokens
 from mscclpp_rs import InvalidInputError
 
@@ -22,6 +22,8 @@ ENTRY = "mscclpp_kernel_0"
 _INCLUDE = re.compile(r"#\s*include\s*([<\"])([^>\"]+)[>\"]")
 _OF_DEVICES = frozenset({"__global__", "__device__", "__constant__", "__managed__"})
 _HEAD = '#define MSCCLPP_DEVICE_COMPILE\n#include "mscclpp/native/entry.hpp"\n'
+# At the end of the name of a function that names a kernel.
+_OF_TEMPLATE = "_mscclpp_kernel"
 # As compilers print it.
 _ANONYMOUS = re.compile(r"(\{anonymous\}|\(anonymous namespace\)|<unnamed>)::")
 # Attributes of kernels that have no meaning for the functions that kernels are made of.
@@ -38,39 +40,92 @@ def has_host_code(text: str) -> bool:
 def host_text(name: str, text: str) -> str:
     """Returns what the host's compiler compiles."""
     code, edits = tokens(text), Edits(text)
+    # Templates of kernels, with the index where each ends.
+    templates: dict[str, int] = {}
     for index, token in enumerate(code):
         if token.text in ("__global__", "__device__"):
             body = _body(code, index)
             if body is not None:
                 end = closing(code, body, name, text)
                 edits.replace(code[body].end, code[end].begin, "")
+                kernel = _template_of_kernel(code, _first_of(code, index), body) if token.text == "__global__" else None
+                if kernel is not None:
+                    templates.setdefault(kernel[0], end)
+                    edits.insert(code[end].end, f" {kernel[1]}")
         elif token.kind == "directive":
-            _launch_by_calls(macro_tokens(token), edits, name, text)
-    _launch_by_calls(code, edits, name, text)
+            _launch_by_calls(macro_tokens(token), edits, name, text, {})
+    _launch_by_calls(code, edits, name, text, templates)
     head = f'#include <mscclpp/native/launch.hpp>\n#line 1 "{name}"\n'
     return f"{head}{edits.made()}\n#include <mscclpp/native/module.hpp>\n"
 
 
-def _launch_by_calls(code: list[Token], edits: Edits, name: str, text: str) -> None:
+def _launch_by_calls(code: list[Token], edits: Edits, name: str, text: str, templates: dict[str, int]) -> None:
     """Makes calls of the launches in the text of a source or of a macro."""
     for index, token in enumerate(code):
         if token.text == "__noinline__":
             # A word of the C++ library's headers, which no macro may replace.
             edits.replace(token.begin, token.end, " ")
         if _is_run(code, index, "<", 3):
-            begin = code[_callee(code, index, name, text)].begin
+            callee = _callee(code, index, name, text)
             end = _end_of_launch(code, index, name, text)
-            edits.insert(begin, "::mscclpp::native::launch<(&")
-            edits.replace(token.begin, code[index + 2].end, ")>(")
+            deduced = _deduced(code, callee, index, end, templates, name, text)
+            if deduced is not None:
+                edits.replace(code[callee].begin, code[index + 2].end, f"::mscclpp::native::launch<{deduced}>(")
+            else:
+                edits.insert(code[callee].begin, "::mscclpp::native::launch<(&")
+                edits.replace(token.begin, code[index + 2].end, ")>(")
             edits.replace(code[end].begin, code[end + 2].end, ")")
+
+
+def _template_of_kernel(code: list[Token], first: int, body: int) -> tuple[str, str] | None:
+    """Returns the name of the kernel whose template begins at an index, and a function of the same template and parameters, whose result names
+    the kernel: what a launch leaves out is deduced by a call of it. `None` for a kernel that is no template, or without names of parameters."""
+    if code[first].text != "template" or code[first + 1].text != "<":
+        return None
+    after = after_angles(code, first + 1)
+    names: list[str] = []
+    for parameter in divided(code[first + 2 : after - 1], brackets="([{<)]}>"):
+        signs = [token.text for token in parameter]
+        # Without its default value.
+        declared = parameter[: signs.index("=")] if "=" in signs else parameter
+        if len(declared) < 2 or declared[-1].kind != "word":
+            return None
+        names.append(declared[-1].text + ("..." if signs.count(".") >= 3 else ""))
+    # The last brackets before the body, after those of attributes.
+    depth, begin = 0, body
+    for index in range(body - 1, after, -1):
+        depth += {")": 1, "(": -1}.get(code[index].text, 0)
+        if depth == 0 and code[index].text == "(":
+            begin = index
+            break
+    if begin == body or code[begin - 1].kind != "word":
+        return None
+    kernel, header, parameters = code[begin - 1].text, in_one_line(code[first:after]), in_one_line(code[begin:body])
+    return kernel, f"{header} ::mscclpp::native::KernelConstant<(&{kernel}<{', '.join(names)}>)> {kernel}{_OF_TEMPLATE}{parameters};"
+
+
+def _deduced(code: list[Token], callee: int, at: int, end: int, templates: dict[str, int], name: str, text: str) -> str | None:
+    """Returns the kernel of a launch of a template, whose arguments a call deduces; `None` for others, and for templates that come later."""
+    index = callee
+    while index < at and code[index + 1].text == ":":
+        index += 3
+    if templates.get(code[index].text, callee) >= callee or end + 3 >= len(code) or code[end + 3].text != "(":
+        return None
+    arguments = in_one_line(code[end + 3 : closing(code, end + 3, name, text) + 1])
+    scope, given = in_one_line(code[callee:index]), in_one_line(code[index + 1 : at])
+    return f"decltype({scope}{code[index].text}{_OF_TEMPLATE}{given}{arguments})::kKernel"
+
+
+def _first_of(code: list[Token], at: int) -> int:
+    """Returns the index of the first token of a declaration."""
+    while at > 0 and not (code[at - 1].kind == "directive" or code[at - 1].text in (";", "{", "}")):
+        at -= 1
+    return at
 
 
 def _body(code: list[Token], at: int) -> int | None:
     """Returns the index of the brace before the body of a device function; `None` if it is none, or if the host calls it too."""
-    first = at
-    while first > 0 and not (code[first - 1].kind == "directive" or code[first - 1].text in (";", "{", "}")):
-        first -= 1
-    depth, index = 0, first - 1
+    depth, index = 0, _first_of(code, at) - 1
     has_parameters = False
     while index + 1 < len(code):
         index += 1

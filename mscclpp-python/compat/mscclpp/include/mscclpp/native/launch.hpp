@@ -107,6 +107,12 @@ struct Launch {
   static std::string text(const dim3& v) { return std::to_string(v.x) + "x" + std::to_string(v.y) + "x" + std::to_string(v.z); }
 };
 
+/// The result of a function that `compile_native` declares for a template of kernels: the kernel that a call of it selects.
+template <auto Kernel>
+struct KernelConstant {
+  static constexpr auto kKernel = Kernel;
+};
+
 /// The four numbers between `<<<` and `>>>`.
 template <auto Kernel>
 Launch<Kernel> launch(dim3 grid, dim3 block, std::size_t shared = 0, cudaStream_t stream = nullptr) {
