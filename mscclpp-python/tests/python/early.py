@@ -33,7 +33,7 @@ class Spellings(unittest.TestCase):
         def early():
             channel = Channel(1, 0, Channel.memory)
             channel.relaxedSignal(tb=0, data_sync="before")
-            channel.relaxedWait(tb=0)
+            channel.relaxedWait(tb=0, sync="both")
             channel.signal(tb=0, sync="none")
             semaphore = Rank.Semaphore(rank=0, size=3)
             semaphore.release(tb=0, sync="after")
@@ -81,7 +81,10 @@ class Spellings(unittest.TestCase):
         check(TypeError, "expected Channel.memory or Channel.port", lambda: Channel(1, 0, "fast"))
         check(TypeError, "expected a SyncType", lambda: MemoryChannel(1, 0).signal(tb=0, sync="sometimes"))
         check(TypeError, "found both or neither", lambda: Rank.Semaphore(0))
+        check(TypeError, "found both", lambda: MemoryChannel(1, 0).signal(tb=0, data_sync="after", sync="none"))
         part = Chunk(0, BufferType.input, 0, 1)
+        ops = {"op": "sum", "reduce_op": ReduceOperationType.max}
+        check(TypeError, "found both", lambda: Rank(0).reduce(part, part, tb=0, **ops))
         other = LoopIterationContext(16, 1)
         check(ValueError, "iter_context", lambda: Rank(0).copy(Buffer(0, 1)[0:1], part, tb=0, iter_context=other))
 

@@ -85,13 +85,13 @@ class MemoryChannel(_Channel):
         """Waits for one signal of the peer on the paired channel."""
         self._sync("wait", tb, sync_type(data_sync, sync), relaxed)
 
-    def relaxedSignal(self, tb: int, data_sync: SyncType | str = SyncType.both) -> None:
+    def relaxedSignal(self, tb: int, data_sync: SyncType | str = SyncType.both, *, sync: SyncType | str | None = None) -> None:
         """Signals relaxed, the first name of `signal(relaxed=True)`."""
-        self.signal(tb, data_sync, relaxed=True)
+        self.signal(tb, data_sync, relaxed=True, sync=sync)
 
-    def relaxedWait(self, tb: int, data_sync: SyncType | str = SyncType.both) -> None:
+    def relaxedWait(self, tb: int, data_sync: SyncType | str = SyncType.both, *, sync: SyncType | str | None = None) -> None:
         """Waits relaxed, the first name of `wait(relaxed=True)`."""
-        self.wait(tb, data_sync, relaxed=True)
+        self.wait(tb, data_sync, relaxed=True, sync=sync)
 
     def get(
         self,

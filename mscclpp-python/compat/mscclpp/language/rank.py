@@ -54,6 +54,8 @@ def rank_number(program: CollectiveProgram, rank: object) -> int:
 
 def sync_type(data_sync: object, sync: object = None) -> SyncType:
     """Returns a synchronization: `sync`, the first name of `data_sync`, if it is given. Both may be names, such as "before"."""
+    if sync is not None and data_sync is not SyncType.both:
+        raise TypeError(f"expected data_sync or its first name sync, found both: {data_sync!r} and {sync!r}")
     given = data_sync if sync is None else sync
     if isinstance(given, str) and given in SyncType.__members__:
         return SyncType[given]
@@ -69,6 +71,8 @@ def constant(sync: SyncType) -> str:
 
 def reduction(reduce_op: object, op: object = None) -> str:
     """Returns the recorder's constant of a reduction: `op`, the first name of `reduce_op`, if it is given. Both may be names."""
+    if op is not None and reduce_op is not ReduceOperationType.sum:
+        raise TypeError(f"expected reduce_op or its first name op, found both: {reduce_op!r} and {op!r}")
     given = reduce_op if op is None else op
     if isinstance(given, str) and given in ReduceOperationType.__members__:
         given = ReduceOperationType[given]
