@@ -118,7 +118,7 @@ class Division(unittest.TestCase):
             with self.assertRaisesRegex(mscclpp_rs.InvalidInputError, f"x.cu:2: {message}; write both in one text"):
                 host_text("x.cu", f"\n{macro}\n")
 
-    def test_macros_that_stand_for_device_code_become_their_texts(self) -> None:
+    def test_macros_of_device_code_become_their_texts(self) -> None:
         for macros, use, expected in (
             ("#define DEV __device__ inline", "DEV int f();", "__device__ inline int f();"),
             ("#define K(T, ...) __global__ void k_##T(T* x) { f(#T, __VA_ARGS__); }", "K(int,\n  g(1, 2), 3)", '__global__ void k_int(int* x) { f("int", g(1, 2), 3); }'),

@@ -1,4 +1,4 @@
-"""Macros that stand for device code, such as one that defines a kernel for each of several types.
+"""Macros of device code, such as one that defines a kernel for each of several types.
 
 The division of a source goes by its words, so that the uses of such macros become their texts first. Macros without words of device code, and
 those with several definitions, of which conditions choose one, stay as they are.
@@ -38,12 +38,12 @@ def macro_tokens(directive: Token) -> list[Token]:
 
 
 def whole_text(name: str, text: str, folder: Path) -> str:
-    """Returns a source with the texts of the headers in its folder, and of macros that stand for device code."""
+    """Returns a source with the texts of the headers in its folder, and of macros of device code."""
     return with_device_macros(name, with_own_headers(name, text, folder))
 
 
 def with_device_macros(name: str, text: str) -> str:
-    """Returns a source without uses of macros that stand for device code. Lines stay where they are.
+    """Returns a source without uses of macros of device code. Lines keep their numbers.
 
     Raises `InvalidInputError` for unbalanced brackets, and for macros whose texts are too long.
     """
@@ -122,7 +122,7 @@ class _Expansion:
         """Returns a text in which the uses of other macros are their texts, too."""
         self._characters += len(text)
         if self._characters > _MOST_CHARACTERS:
-            message = f"expected at most {_MOST_CHARACTERS} characters of macros that stand for device code, found more; use templates"
+            message = f"expected at most {_MOST_CHARACTERS} characters of macros of device code, found more; use templates"
             raise InvalidInputError(f"{self._name}: {message}")
         code, edits, index = tokens(text), Edits(text), 0
         while index < len(code):
