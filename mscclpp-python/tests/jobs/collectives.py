@@ -395,6 +395,33 @@ def all_to_all_of_rows_whose_numbers_receivers_do_not_know():
 
 
 @own_test
+def tokens_reach_experts_and_return():
+    from mscclpp_rs.experts import low_latency_combine, low_latency_dispatch
+
+    each, most, hidden, top_k = 2, 7, 5, 3
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for call in range(3):
+            generator = torch.Generator().manual_seed(100 * call + RANK)
+            # Rank 1 has no tokens in the first call.
+            tokens = 0 if (RANK, call) == (1, 0) else 1 + (RANK + 3 * call) % most
+            x = torch.rand(tokens, hidden, generator=generator).to(dtype)
+            chosen = torch.randint(-1, each * SIZE, (tokens, top_k), generator=generator)
+            weights = torch.rand(tokens, top_k, generator=generator)
+            packed, counts, handle = low_latency_dispatch(x, chosen, most, each * SIZE)
+            assert packed.shape == (each, SIZE * most, hidden), packed.shape
+            for expert in range(each):
+                assert not packed[expert, counts[expert] :].any(), "rows after those of an expert"
+            factors = torch.arange(each * RANK + 1, each * (RANK + 1) + 1, dtype=dtype)
+            found = low_latency_combine(packed * factors[:, None, None], chosen, weights, handle)
+            expected = torch.zeros(tokens, hidden)
+            for choice in range(top_k):
+                row = x * (chosen[:, choice, None] + 1).to(dtype)
+                added = expected + weights[:, choice, None] * row.float()
+                expected = torch.where(chosen[:, choice, None] >= 0, added, expected)
+            equal(found, expected.to(dtype), f"{dtype}, call {call}")
+
+
+@own_test
 def all_to_all_of_lists():
     inputs = [torch.full((RANK + peer + 1,), float(10 * RANK + peer)) for peer in range(SIZE)]
     outputs = [torch.zeros(RANK + peer + 1) for peer in range(SIZE)]
