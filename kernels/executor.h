@@ -220,8 +220,6 @@ DEV void execute(const LaunchParams& launch, const Instr& instr, const Range& ra
     case Opcode::kPort: return port(launch, instr, at, len);
     case Opcode::kSwitchForward: return forward_by_switch(launch, instr, at, len);
     case Opcode::kBarrier: return barrier_wait(launch, id_at(launch, instr.first_id), instr.count);
-    case Opcode::kExchangeCounts: return exchange_counts(launch, sizeof(typename Arith::T), instr.flags & kFlagPacked);
-    case Opcode::kCopyCounted: return copy_counted(launch, instr, sizeof(typename Arith::T));
     default: return synchronize(launch, instr.opcode, instr.flags, instr.first_id, instr.ids);
   }
 }
@@ -268,12 +266,22 @@ DEV void enter_loop(const LaunchParams& launch, const Instr& header) {
   pc() += 1;
 }
 
+/// Executes the current instruction, which depends on counts, and advances to the next one. It is read from the plan's table: values that
+/// the interpreter kept for this call would take registers of all others. `size`: bytes of an element.
+DEV_CALL void execute_counted(const LaunchParams& launch, uint32_t size) {
+  const Instr& instr = all_instrs(launch)[pc()];
+  if (instr.opcode == Opcode::kExchangeCounts) exchange_counts(launch, size, instr.flags & kFlagPacked);
+  else copy_counted(launch, instr, size);
+  advance_pc(launch);
+}
+
 /// Called by: all threads of the block. Executes their current instruction, which is in the cache.
 template <typename Arith>
 DEV void execute_next(const LaunchParams& launch) {
   const uint32_t number = pc() - cache().first;
   const Instr& instr = cache().instrs[number];
   if (instr.opcode == Opcode::kLoop) return enter_loop(launch, instr);
+  if (instr.opcode >= Opcode::kExchangeCounts) return execute_counted(launch, sizeof(typename Arith::T));
   uint64_t at, len;
   range_of_iteration(launch, number, at, len);
   execute<Arith>(launch, instr, cache().ranges[number], at, len);
