@@ -61,16 +61,16 @@ pub(super) fn switches_serve_what_the_order_allows(seed: u64) -> Result<(), Fail
         assert_eq!(found, ("allreduce_switch".to_owned(), true, true));
         assert_eq!(copy.to_vec()?, vec![18; long]);
         let found = served(comm, &on, counts, || on.reduce_scatter_in_place(&mut copy, ReduceOp::Sum))?;
-        assert_eq!(found, ("reducescatter_switch".to_owned(), true, false));
+        assert_eq!(found, ("reducescatter_packets".to_owned(), false, false));
         let mine = comm.rank() as usize * long / 3..(comm.rank() as usize + 1) * long / 3;
         assert_eq!(copy.to_vec()?[mine], vec![54; long / 3]);
 
         let mut part = on.alloc::<i32>(long / 3)?;
         let found = served(comm, &on, counts, || on.reduce_scatter(&integers, &mut part, ReduceOp::Max))?;
-        assert_eq!(found, ("reducescatter_switch".to_owned(), true, false));
+        assert_eq!(found, ("reducescatter_packets".to_owned(), false, false));
         assert_eq!(part.to_vec()?, vec![6; long / 3]);
         let found = served(comm, &on, counts, || on.all_gather(&part, &mut integers))?;
-        assert_eq!(found, ("allgather_switch".to_owned(), false, true));
+        assert_eq!(found, ("allgather_packets".to_owned(), false, false));
 
         // Minima and maxima of short floats: in switches unless the bits of NaN matter.
         let halves = |rank: u32, at: usize| f16::from_f32(((at as u32 * 7 + rank * 13) % 41) as f32 - 20.0);
