@@ -426,7 +426,11 @@ impl PreparedPlan {
             workers,
             schedule: self.world.options.schedule,
             counts,
-            rows: norms.iter().map(|(call, _)| *call).collect(),
+            // Collecting nothing allocates, too.
+            rows: match norms.is_empty() {
+                true => Arc::default(),
+                false => norms.iter().map(|(call, _)| *call).collect(),
+            },
             stamps: self.stamps.clone(),
         };
         self.context.begin();

@@ -40,14 +40,18 @@ fn normalized(p: &Program) {
         let channel = rank.memory_channel(peer);
         channel.handshake(0).relaxed();
         channel.reduce(rank.input().chunk(..), peer.input().chunk(..), 0).to(result);
-        rank.row_norm(result, result, 0);
+        rank.row_norm(result, result, 0); // wrong
         rank.row_norm(result, result, 0); // wrong
         channel.handshake(0).relaxed();
     }
 }
 ```
 
-Right: one `row_norm`."#;
+Right: every row is normalized once.
+
+```rust
+        rank.row_norm(result, result, 0);
+```"#;
     NotNormalized = "M0235" "not-normalized": "in a plan with rows, every output is the reduction of all ranks, normalized once and then moved only",
         r#"A normalized row is no sum of anything: rows that are reduced after the norm, or normalized before all ranks have contributed, have other values. An all-reduce without norms has no `rows`.
 
@@ -61,7 +65,7 @@ fn normalized(p: &Program) {
         let channel = rank.memory_channel(peer);
         channel.handshake(0).relaxed();
         channel.get(own.chunk(..), peer.input().chunk(..), 0);
-        rank.row_norm(rank.output().chunk(..), rank.input().chunk(..), 0);
+        rank.row_norm(rank.output().chunk(..), rank.input().chunk(..), 0); // wrong
         rank.reduce(rank.output().chunk(..), own.chunk(..), 0); // wrong
         channel.handshake(0).relaxed();
     }
