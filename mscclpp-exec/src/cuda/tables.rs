@@ -216,11 +216,12 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
     let first_srcs = (0..32).zip(&program.srcs(instr)[repeated as usize..]);
     let (count, body) = instr.counted.map_or((instr.count, instr.body), |count| (count.sender, count.receiver));
     let is_sized = instr.counted.is_none();
+    let is_packed = program.is_packed() && (!is_sized || instr.action == Opcode::ExchangeCounts);
     let packet_srcs = first_srcs.fold(0, |mask, (at, src)| mask | u32::from(src.space == Space::Packets) << at);
     abi::Instr {
         opcode,
         reduce: instr.reduce.into(),
-        flags: flags | flag(packets, abi::FLAG_USES_PACKETS) | flag(program.is_packed(), abi::FLAG_PACKED),
+        flags: flags | flag(packets, abi::FLAG_USES_PACKETS) | flag(is_packed, abi::FLAG_PACKED),
         kind: instr.kind as u8,
         cached: 0,
         operands: instr.operands + repeated,

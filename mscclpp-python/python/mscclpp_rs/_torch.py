@@ -500,8 +500,8 @@ class Backend(_BASE):  # type: ignore[misc]
         most = max(1, input.shape[0]) if max_size is None else max_size
         if most < 1:
             raise InvalidInputError(f"all_to_all_single: expected a maximum size of at least 1, found {most}")
-        work = self._native.all_to_all_rows(to, source, received, sent, math.prod(input.shape[1:]), most, -1)
-        self._finish(work, None, [output, output_sizes], buffers)
+        self._native.all_to_all_rows(to, source, received, sent, math.prod(input.shape[1:]), most, -1)
+        self._finish(None, None, [output, output_sizes], buffers)
 
     def _parts(self, tensor: torch.Tensor, splits: Sequence[int], what: str) -> list[torch.Tensor]:
         rows = tensor.shape[0] if tensor.dim() else 0
