@@ -63,6 +63,7 @@ impl fmt::Debug for Module {
 #[derive(Clone, Debug)]
 pub struct Function {
     module: Module,
+    #[doc(hidden)]
     pub handle: Handle,
 }
 

@@ -31,6 +31,7 @@ impl Source {
     }
 
     /// Creates a source whose kernels are those of a type and accumulator; `None` if [`AccumType::supports`] rejects the pair.
+    #[doc(hidden)]
     pub fn typed(name: &str, text: &str, dtype: DataType, accumulate: AccumType) -> Option<Self> {
         let [element, accumulator] = type_names(dtype, accumulate)?;
         Some(Self::new(name, text).define("MSCCLPP_T", element).define("MSCCLPP_A", accumulator))
