@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mscclpp._core import calls
 from mscclpp._core.comm import ExecutionPlan
 from mscclpp_rs import _selection
 
@@ -154,11 +155,14 @@ def register(plan: ExecutionPlanHandle) -> None:
     """Adds a plan to the registry of the process, and to the groups of `torch.distributed` that are created afterwards: those of the
     backend `mscclpp`, and of nccl where this project's library serves it."""
     ExecutionPlanRegistry().register_plan(plan)
-    # Plans of one name are told apart.
-    name = f"{plan.plan.name}-{plan.plan.plan.digest}"
-    if name not in _of_calls:
-        _selection.register_plan(plan.plan.plan, name)
-    _of_calls[name] = plan
+    _of_calls[calls.register(plan.plan)] = plan
+
+
+def request_of(call: _selection.SelectorCall) -> Request:
+    """Returns the request of a call of `torch.distributed`."""
+    # Addresses are equal if the call is in place.
+    addresses = (0, 0 if call.in_place else 1)
+    return Request(call.collective, call.num_ranks, call.ranks_per_node, call.input_bytes, *addresses)
 
 
 def set_selector(selector: Selector | None) -> None:
@@ -172,10 +176,7 @@ def set_selector(selector: Selector | None) -> None:
         serving = {id(plan): name for name, plan in _of_calls.items() if name in names}
         if not serving:
             return None
-        # Addresses are equal if the call is in place.
-        addresses = (0, 0 if call.in_place else 1)
-        request = Request(call.collective, call.num_ranks, call.ranks_per_node, call.input_bytes, *addresses)
-        found = selector({call.collective: [plan for plan in _of_calls.values() if id(plan) in serving]}, request)
+        found = selector({call.collective: [plan for plan in _of_calls.values() if id(plan) in serving]}, request_of(call))
         if found is not None and id(found) not in serving:
             raise TypeError(f"expected the selector to return one of the plans or None, found {found!r}")
         return None if found is None else serving[id(found)]

@@ -21,7 +21,7 @@ from mscclpp._core.environment import Environment
 from mscclpp.default_algos import allgather_multi_nodes, allreduce_multi_nodes, reducescatter_multi_nodes
 from mscclpp.dsl import jit
 from mscclpp.language import *
-from mscclpp_rs import Plan, PlanError
+from mscclpp_rs import Plan, PlanError, SelectorCall
 
 
 def spec(collective: Collective, per_node: int, **options: Any) -> AlgoSpec:
@@ -259,6 +259,13 @@ class Selection(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "expected the selector to return an Algorithm or None, found 'swap'"):
             builder.build().select(mscclpp.Request("sendrecv", 2, 2, 16))
         self.assertEqual(collection.get_by_collective("sendrecv"), [algo])
+        builder.set_algorithm_selector(lambda algorithms, request: algorithms["sendrecv"]["swap"] if request.message_size > 8 else None)
+        builder.set_fallback_algorithm_selector(lambda algorithms, request: None)
+        (name,) = builder._of_calls
+        call = SelectorCall("sendrecv", "f32", None, "any", 16, 16, 0, 2, 2, False, False, False, False)
+        self.assertEqual(builder._select(call, ["send_recv", name]), name)
+        self.assertIsNone(builder._select(call._replace(input_bytes=8), ["send_recv", name]))
+        self.assertIsNone(builder._select(call, ["send_recv"]))
         default = builder.build_default_algorithms(0, 0, 0)
         self.assertEqual((len(default), default[0].name), (12, "default_allreduce_nvls_packet"))
         for name in (algorithm.name for algorithm in default):
