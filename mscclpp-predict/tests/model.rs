@@ -39,6 +39,35 @@ fn time_grows_with_bytes_over_the_bandwidth_that_stores_reach() {
     assert!((large - small - 2000.0).abs() < 0.01, "{small} {large}");
 }
 
+/// Each rank puts a chunk into the output of the other one, and signals.
+fn put_and_signal(relaxed: bool) -> PlanTree {
+    let program = Program::new(AlgoSpec::new("put", CollectiveKind::AllGather, 2));
+    for rank in program.ranks() {
+        let peer = program.rank(1 - rank.id());
+        let channel = rank.memory_channel(peer);
+        rank.copy(rank.output().chunk(rank.id()), rank.input().chunk(0), 0);
+        channel.handshake(0).relaxed();
+        channel.put(peer.output().chunk(rank.id()), rank.input().chunk(0), 0);
+        let handshake = channel.handshake(0);
+        if relaxed {
+            handshake.relaxed();
+        }
+    }
+    lower(&program.finish().expect("a trace")).expect("a plan")
+}
+
+#[test]
+fn releases_wait_for_the_acknowledgment_of_stores() {
+    let machine = machine(MACHINE);
+    let [released, relaxed] = [false, true].map(|relaxed| time(&put_and_signal(relaxed), &machine, 32));
+    // A store travels for 2 us, and so does its acknowledgment.
+    assert!((released - relaxed - 4.0).abs() < 1e-6, "{released} {relaxed}");
+    // Ranks on one device share its cache.
+    let device = Machine::parse(&MACHINE.replace("ranks = 2\n", "ranks = 2\none_device = true\n")).expect("a machine");
+    let [released, relaxed] = [false, true].map(|relaxed| time(&put_and_signal(relaxed), &device, 32));
+    assert!((released - relaxed).abs() < 1e-6, "{released} {relaxed}");
+}
+
 #[test]
 fn prediction_is_the_same_each_time() {
     let machine = Machine::builtin("8xh100").expect("it is built in");

@@ -117,6 +117,10 @@ impl Communicator {
             let expected = format!("a multiple of {hidden}, the elements of a row, which is positive");
             return Err(Error::Length { call, rank, what: "the input", expected, found: count });
         }
+        let Ok(variant) = u32::try_from(hidden) else {
+            let expected = format!("at most {} elements", u32::MAX);
+            return Err(Error::Length { call, rank, what: "a row", expected, found: hidden });
+        };
         let request = self.request::<T>(collective, count);
         let request = Request { in_place: matches!(buffers, Buffers::Same(_)), ..request };
         let mut calls = self.calls()?;
@@ -133,14 +137,13 @@ impl Communicator {
                         "rows are normalized on one node; normalize the result of `all_reduce`".into(),
                     ));
                 }
-                let (algorithm, plan) = plan(&request).map_err(|error| no_plan(error.to_string()))?;
+                let (algorithm, plan) = plan(&request).map_err(no_plan)?;
                 let name = format!("{call} of {count} {} in rows of {hidden}", self.element_type(T::TYPE));
                 let message = Message { row: hidden as u64, packet: self.packet, ..Message::of::<T>(count) };
                 let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
                 Ok((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
             };
-            let key = (u32::try_from(hidden).unwrap_or(u32::MAX), request);
-            let (plan, counters) = calls.norms.get(&key, prepare, drop)?;
+            let (plan, counters) = calls.norms.get(&(variant, request), prepare, drop)?;
             let started = counters.start();
             match buffers {
                 Buffers::Separate(input, output) => plan.launch_rows(input, output, norm)?,
@@ -152,11 +155,11 @@ impl Communicator {
     }
 }
 
-/// Returns the name of an algorithm for a request, and its plan.
-fn plan(request: &Request) -> Result<(&'static str, Plan), algorithms::BuildError> {
+/// Returns the name of an algorithm for a request, and its plan; or why there is none.
+fn plan(request: &Request) -> Result<(&'static str, Plan), String> {
     let ranks = request.num_ranks;
     if ranks == 1 {
-        return Ok(("local", local_plan(request)?));
+        return Ok(("local", local_plan(request).map_err(|error| error.to_string())?));
     }
     let is_short =
         request.bytes <= ONE_SHOT_BYTES.0 && request.bytes.saturating_mul(u64::from(ranks)) <= ONE_SHOT_BYTES.1;
@@ -165,15 +168,14 @@ fn plan(request: &Request) -> Result<(&'static str, Plan), algorithms::BuildErro
         _ if is_short => ("allreduce_norm_one_shot", &[1]),
         _ => ("allreduce_norm_two_shot", &[]),
     };
-    let found = algorithms::norms().iter().find(|algorithm| algorithm.name() == name);
-    let algorithm = found.unwrap_or(&algorithms::norms()[0]);
+    let algorithm = algorithms::find(name).ok_or("no algorithm")?;
     let mut spec = algorithm.spec(ranks, ranks);
     spec.collective.in_place = request.in_place;
     if arguments.is_empty() {
         // A rank executes its thread blocks one after the other.
         spec.collective.chunk_factor = 1;
     }
-    Ok((algorithm.name(), algorithm.plan(spec, arguments)?))
+    Ok((name, algorithm.plan(spec, arguments).map_err(|error| error.to_string())?))
 }
 
 /// Returns a plan for one rank.

@@ -15,8 +15,7 @@ use std::sync::Arc;
 use super::session::{Session, lost_descriptor};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
-use mscclpp_base::memory::Loan;
-use mscclpp_base::memory::check_available;
+use mscclpp_base::memory::{Loan, check_available};
 use mscclpp_base::shm::{Region, SecondMapping, Segment, Sent};
 
 /// An allocation of callers that all ranks of a node made together: each has its own memory, and has mapped the others',

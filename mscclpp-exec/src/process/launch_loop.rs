@@ -6,8 +6,9 @@ use super::session::{Backoff, PARK_INTERVAL, Session};
 use super::timeline::Recorders;
 use mscclpp_base::error::{BlockedThreadBlock, Error};
 use mscclpp_base::interpret::timeline::Unrecorded;
-use mscclpp_base::interpret::{AgentState, CountRow, CountRows, Launch, Params, Progress, SLICES, Space, Worker};
-use mscclpp_base::interpret::{RowCall, RowCalls};
+use mscclpp_base::interpret::{
+    AgentState, CountRow, CountRows, Launch, Params, Progress, RowCall, RowCalls, SLICES, Space, Worker,
+};
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
 use mscclpp_base::shm::Views;
 use mscclpp_bootstrap::ActiveTimeout;

@@ -32,6 +32,7 @@ mod gather;
 mod interrupt;
 mod launch;
 mod launch_loop;
+mod lender;
 mod options;
 mod plan;
 mod plan_memory;

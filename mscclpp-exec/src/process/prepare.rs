@@ -6,7 +6,7 @@ use mscclpp_core::plan::Plan;
 
 use super::executor::Executor;
 use super::launch::PreparedPlan;
-use super::launch::RING_BYTES;
+use super::lender::RING_BYTES;
 use super::plan::{PlanState, Prepared, lines};
 use super::plan_memory::{Parts, PlanMemory};
 use super::session::Session;

@@ -1,7 +1,8 @@
 """Expert parallelism: tokens travel to the ranks of their experts, and the results back.
 
-The calls have the names and the first arguments of DeepEP's low-latency calls. They have been run on tensors on the CPU; nothing in them reads
-a value of a device, but simulated devices lack PyTorch's kernels, which compute the places of rows. With E experts on P ranks, expert e is on rank e // (E // P). Rows have fixed places, so that equal calls give equal bits.
+The calls have the names and the first arguments of DeepEP's low-latency calls. With E experts on P ranks, expert e is on rank e // (E // P).
+Rows have fixed places, so that equal calls give equal bits. Nothing in them reads a value of a device, so that choices on a device are not
+checked. They were run on the CPU only: simulated devices lack PyTorch's kernels, which compute the places of rows.
 """
 
 from typing import NamedTuple
@@ -23,6 +24,24 @@ class Handle(NamedTuple):
     sent: torch.Tensor
     received: torch.Tensor
     max_rows: int
+    num_rows: int
+
+
+def _check_choices(topk_idx: torch.Tensor, num_experts: int) -> None:
+    """Raises `InvalidInputError` for numbers of no experts, and for a token that chooses an expert twice; not for tensors on devices."""
+    if topk_idx.device.type != "cpu" or topk_idx.numel() == 0:
+        return
+    wrong = (topk_idx < -1) | (topk_idx >= num_experts)
+    if wrong.any():
+        token, choice = wrong.nonzero()[0].tolist()
+        found = f"found {int(topk_idx[token, choice])} for token {token}"
+        raise InvalidInputError(f"low_latency_dispatch: expected choices of 0 to {num_experts - 1}, or -1 for none, {found}")
+    chosen = topk_idx.sort(dim=1).values
+    repeated = (chosen[:, 1:] == chosen[:, :-1]) & (chosen[:, 1:] >= 0)
+    if repeated.any():
+        token, choice = repeated.nonzero()[0].tolist()
+        found = f"found {int(chosen[token, choice])} twice for token {token}"
+        raise InvalidInputError(f"low_latency_dispatch: expected different experts for each token, {found}")
 
 
 def low_latency_dispatch(
@@ -37,7 +56,7 @@ def low_latency_dispatch(
     Returns a tensor ``[E / P, P * num_max_dispatch_tokens_per_rank, hidden]`` with the rows of each expert of this rank, zeros after the last
     one; the number of rows of each expert; and a handle for ``low_latency_combine``. An expert has the rows of rank 0, 1, …, each in the order
     of its tokens. A call of all ranks of the group; a rank may have no tokens. Raises ``InvalidInputError`` for tokens that are more than the
-    maximum, which is the same on all ranks, and for shapes that do not match.
+    maximum, which is the same on all ranks, for shapes that do not match, and, on the CPU, for choices that are no experts, or one twice.
     """
     ranks = dist.get_world_size(group)
     if x.dim() != 2 or topk_idx.dim() != 2 or x.shape[0] != topk_idx.shape[0] or topk_idx.dtype != torch.int64:
@@ -48,6 +67,7 @@ def low_latency_dispatch(
         raise InvalidInputError(f"low_latency_dispatch: expected at most {most} tokens, found {x.shape[0]}")
     if num_experts < 1 or num_experts % ranks != 0:
         raise InvalidInputError(f"low_latency_dispatch: expected as many experts on each of {ranks} ranks, found {num_experts}")
+    _check_choices(topk_idx, num_experts)
     top_k, hidden, each = topk_idx.shape[1], x.shape[1], num_experts // ranks
     max_rows = num_max_dispatch_tokens_per_rank * min(max(top_k, 1), each)
 
@@ -74,7 +94,8 @@ def low_latency_dispatch(
     packed = x.new_zeros(each * room + 1, hidden)
     packed[places] = arrived
     packed[-1] = 0
-    return packed[:-1].view(each, room, hidden), by_rank.sum(0), Handle(order, places, sent, received, max_rows)
+    handle = Handle(order, places, sent, received, max_rows, each * room)
+    return packed[:-1].view(each, room, hidden), by_rank.sum(0), handle
 
 
 def low_latency_combine(
@@ -87,10 +108,15 @@ def low_latency_combine(
     """Sends the rows of this rank's experts, as ``low_latency_dispatch`` has returned them, back to their tokens.
 
     Returns for each token the sum of ``weight * row`` in the order of its choices, each product and each sum rounded to float32, and the result
-    to the type of ``x``. Choices of no expert are skipped. A call of all ranks of the group.
+    to the type of ``x``. Choices of no expert are skipped. A call of all ranks of the group. Raises ``InvalidInputError`` for shapes that are
+    not those of the dispatch.
     """
-    hidden, (tokens, top_k) = x.shape[-1], topk_idx.shape
-    rows = x.detach().reshape(-1, hidden)
+    rows = x.detach().flatten(0, -2)
+    if rows.shape[0] != handle.num_rows or topk_idx.numel() != handle.order.numel() or topk_idx.shape != topk_weights.shape:
+        found = f"{list(x.shape)}, {list(topk_idx.shape)} and {list(topk_weights.shape)}"
+        expected = f"{handle.num_rows} rows of the dispatch, its {handle.order.numel()} choices and a weight for each"
+        raise InvalidInputError(f"low_latency_combine: expected {expected}, found {found}")
+    hidden, (tokens, top_k) = rows.shape[1], topk_idx.shape
     back = rows[handle.places.clamp(max=rows.shape[0] - 1)]
     returned, counts = rows.new_zeros(tokens * top_k, hidden), torch.empty_like(handle.sent)
     backend_of(group).all_to_all_rows(returned, back, counts, handle.received, handle.max_rows)

@@ -405,7 +405,9 @@ def tokens_reach_experts_and_return():
             # Rank 1 has no tokens in the first call.
             tokens = 0 if (RANK, call) == (1, 0) else 1 + (RANK + 3 * call) % most
             x = torch.rand(tokens, hidden, generator=generator).to(dtype)
-            chosen = torch.randint(-1, each * SIZE, (tokens, top_k), generator=generator)
+            # Different experts, or none.
+            chosen = torch.rand(tokens, each * SIZE, generator=generator).argsort(dim=1)[:, :top_k].contiguous()
+            chosen[torch.rand(tokens, top_k, generator=generator) < 0.2] = -1
             weights = torch.rand(tokens, top_k, generator=generator)
             packed, counts, handle = low_latency_dispatch(x, chosen, most, each * SIZE)
             assert packed.shape == (each, SIZE * most, hidden), packed.shape
@@ -419,6 +421,26 @@ def tokens_reach_experts_and_return():
                 added = expected + weights[:, choice, None] * row.float()
                 expected = torch.where(chosen[:, choice, None] >= 0, added, expected)
             equal(found, expected.to(dtype), f"{dtype}, call {call}")
+    # Refused before any rank waits for another one.
+    x, weights = torch.ones(1, hidden), torch.ones(1, 2)
+    for wrong, text in [([0, each * SIZE], "or -1 for none"), ([1, 1], "found 1 twice"), ([-2, 0], "found -2")]:
+        refused(text, lambda wrong=wrong: low_latency_dispatch(x, torch.tensor([wrong]), most, each * SIZE))
+    chosen = torch.tensor([[0, 1]])
+    packed, _, handle = low_latency_dispatch(x, chosen, most, each * SIZE)
+    refused("rows of the dispatch", lambda: low_latency_combine(packed[:, 1:], chosen, weights, handle))
+    refused("a weight for each", lambda: low_latency_combine(packed, chosen, weights[:, :1], handle))
+    equal(low_latency_combine(packed, chosen, weights, handle), 2 * x, "after mistakes")
+
+
+def refused(text, call):
+    import mscclpp_rs
+
+    try:
+        call()
+    except mscclpp_rs.InvalidInputError as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"expected an error with {text!r}")
 
 
 @own_test

@@ -33,8 +33,7 @@ use mscclpp_base::interpret::{Params, ResolvedPlan, resolve};
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::AccumType;
 use mscclpp_cuda::abi;
-use mscclpp_cuda::device::Device;
-use mscclpp_cuda::device::{Compilation, Function};
+use mscclpp_cuda::device::{Compilation, Device, Function};
 use mscclpp_cuda::jit::{Source, type_names};
 
 /// Maximum number of operations of all shapes of a plan. Each costs some milliseconds of compilation, and space for

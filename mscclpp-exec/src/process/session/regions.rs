@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::super::buffer::Shared;
-use super::super::launch::ring_entry;
+use super::super::lender::ring_entry;
 use super::super::plan_memory::PlanMemory;
 use super::Session;
 use mscclpp_base::memory::Loan;
