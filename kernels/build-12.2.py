@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Builds the kernels for drivers from CUDA 12.2 (535) on, which refuse what a later toolkit has made: machine code for sm_80 and sm_90, and
-PTX for sm_90, which the driver compiles for later devices, by NVRTC 12.2. fp8 that is combined in wider types is left out: its functions are
-large, and such drivers get them from the NVRTC of the machine. Called by `build.sh`.
+PTX for sm_90, which the driver compiles for later devices, by NVRTC 12.2. fp8 that is combined in wider types, and halves that are combined
+in f64, are left out: their functions are large, a registry takes packages of 10 MiB, and such drivers get them from the NVRTC of the
+machine. Called by `build.sh`.
 
     kernels/build-12.2.py WHEELS OUT TYPES   builds into OUT the kernels of the types in a file, with the wheels that `check.sh` installs
 """
@@ -80,5 +81,6 @@ def image(element, accumulator):
 out.mkdir(parents=True, exist_ok=True)
 for line in types.read_text().splitlines():
     name, element, accumulator = line.split()
-    if not name.startswith("f8") or element == accumulator:
+    is_large = name.startswith("f8") and element != accumulator or name in ("f16_f64", "bf16_f64")
+    if not is_large:
         (out / f"{name}.fatbin").write_bytes(image(element, accumulator))

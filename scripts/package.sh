@@ -27,7 +27,10 @@ cargo package --no-verify --quiet "$@" "${crates[@]/#/-p=}"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 for crate in "${crates[@]}"; do
     package=$target/package/$crate-$version.crate
-    printf '%-20s %6d KiB\n' "$crate" $(($(stat -c %s "$package") / 1024))
+    bytes=$(stat -c %s "$package")
+    printf '%-20s %6d KiB\n' "$crate" $((bytes / 1024))
+    # crates.io takes no more.
+    [ "$bytes" -le $((10 << 20)) ] || { echo "$crate is packaged in $bytes bytes, expected at most 10 MiB"; exit 1; }
     tar xzf "$package" -C "$work"
     for file in LICENSE-MIT LICENSE-APACHE README.md; do
         [ -f "$work/$crate-$version/$file" ] || { echo "$crate is packaged without $file"; exit 1; }
