@@ -68,11 +68,11 @@ impl Rendezvous {
         let (id, is_over) = (listener.unique_id().clone(), Arc::new(AtomicBool::new(false)));
         let acceptor =
             Acceptor::new(listener.into_socket(), id.secret.clone(), 0, 0).map_err(system("cannot listen"))?;
-        let (mut server, over) = (Server::new(acceptor), Arc::clone(&is_over));
+        let mut server = Server::new(acceptor, Arc::clone(&is_over));
         let run = move || {
             // Ranks that wait notice that the connections close.
             let _ = server.run();
-            over.store(true, Release);
+            server.is_over.store(true, Release);
             server.finish();
         };
         let spawned = threads::named("mscclpp-rendezvous").spawn(run);
@@ -85,7 +85,8 @@ impl Rendezvous {
         &self.id
     }
 
-    /// Returns whether the thread has ended: all ranks have found rank 0, or the rendezvous has failed.
+    /// Returns whether no rank can connect any more: all ranks have found rank 0, or the rendezvous has failed. It is true as soon
+    /// as [`UniqueId::connect`] has returned on all ranks.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Acquire)
     }
@@ -158,10 +159,12 @@ struct Server {
     closing: Vec<(Conn, Instant)>,
     /// Why the rendezvous has failed, and until when ranks learn it.
     failure: Option<(Error, Instant)>,
+    /// Whether all ranks have arrived, or the thread has given up.
+    is_over: Arc<AtomicBool>,
 }
 
 impl Server {
-    fn new(acceptor: Acceptor) -> Self {
+    fn new(acceptor: Acceptor, is_over: Arc<AtomicBool>) -> Self {
         Self {
             acceptor,
             arriving: Vec::new(),
@@ -172,7 +175,12 @@ impl Server {
             waiting: Vec::new(),
             closing: Vec::new(),
             failure: None,
+            is_over,
         }
+    }
+
+    fn has_all_ranks(&self) -> bool {
+        self.num_ranks.is_some_and(|(ranks, _)| self.members.len() == ranks as usize)
     }
 
     /// Serves ranks until all of them have the answer.
@@ -191,10 +199,7 @@ impl Server {
             self.serve_closing(now);
             let is_over = match &self.failure {
                 Some((_, until)) => now >= *until,
-                None => {
-                    self.num_ranks.is_some_and(|(ranks, _)| self.members.len() == ranks as usize)
-                        && self.waiting.is_empty()
-                }
+                None => self.has_all_ranks() && self.waiting.is_empty(),
             };
             if is_over {
                 self.closing.extend(self.root_conn.take().map(|conn| (conn, now + CONNECTION_TIMEOUT)));
@@ -294,6 +299,8 @@ impl Server {
             is_open
         });
         if let Some(root) = self.root {
+            // Ranks that have the answer may ask at once.
+            self.is_over.fetch_or(self.failure.is_none() && self.has_all_ranks(), Release);
             self.answer(&Frame::Located(root), now);
         }
     }
@@ -347,11 +354,20 @@ mod tests {
         let groups = connect(rendezvous.unique_id(), &[(3, 4), (1, 4), (0, 4), (2, 4)], Duration::from_secs(30));
         let ranks: Vec<u32> = groups.iter().map(|group| group.as_ref().expect("all ranks arrive").rank()).collect();
         assert_eq!(ranks, [3, 1, 0, 2]);
-        let start = Instant::now();
-        while !rendezvous.is_over() {
-            assert!(start.elapsed() < Duration::from_secs(10), "the thread does not end");
-            thread::sleep(Duration::from_millis(1));
-        }
+        assert!(rendezvous.is_over());
+    }
+
+    #[test]
+    fn rendezvous_is_over_when_its_ranks_are_connected() {
+        // Of more threads than there are processors, some are interrupted between their answer and what follows.
+        let connect = || {
+            for _ in 0..50 {
+                let rendezvous = Rendezvous::new().expect("a port");
+                let group = rendezvous.unique_id().connect(0, 1, Options::default()).expect("one rank");
+                assert!(rendezvous.is_over(), "rank {} is connected", group.rank());
+            }
+        };
+        thread::scope(|scope| (0..32).for_each(|_| drop(scope.spawn(connect))));
     }
 
     #[test]

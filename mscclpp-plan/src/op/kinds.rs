@@ -319,7 +319,7 @@ impl Opcode {
         matches!(self, Self::Port { .. } | Self::PortForward | Self::PortSignal)
     }
 
-    /// Returns its number on devices.
+    /// Returns its number on devices: `u8::MAX`, which no instruction of devices has, for one that devices lack.
     pub const fn on_device(self) -> u8 {
         device_opcodes! { numbers! {} }
         match self {
