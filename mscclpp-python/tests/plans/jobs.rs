@@ -92,12 +92,12 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
         let script = sources().join(format!("tests/native/{script}.py"));
         trials.push(on_devices(name.into(), &python, package, script, None, 2, 1));
     }
-    for (ranks, is_repeated) in [(2, false), (8, true)] {
+    for (ranks, is_repeated) in [(2, false), (4, true), (8, true)] {
         let name = format!("documents_of_{ranks}_ranks_run_on_simulated_devices");
         let script = sources().join("tests/documents/devices.py");
         let python = documents().and_then(|_| python.clone());
         let trial = on_devices(name, &python, package, script, None, ranks, 1);
-        // That of eight ranks takes minutes.
+        // More ranks take minutes.
         trials.push(if is_repeated { trial.with_ignored_flag(true) } else { trial });
     }
     let checkout = std::env::var_os("MSCCLPP_EXAMPLES").ok_or("MSCCLPP_EXAMPLES does not name a checkout");
