@@ -235,7 +235,7 @@ pub(crate) fn run_job(
         let folder = libraries()?.to_string_lossy();
         let others = [("LD_LIBRARY_PATH", &*folder), ("OMP_NUM_THREADS", "1")];
         let of_process: Vec<_> = variables.iter().copied().filter(is_read).chain(others).collect();
-        arguments.splice(0..0, preloaded(python, &of_process)?);
+        arguments.splice(0..0, preloaded(&[python], &of_process)?);
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outputs = run_program(python, ranks, &arguments, &variables)?;

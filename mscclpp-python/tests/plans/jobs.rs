@@ -7,6 +7,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::package::sources;
 use crate::port::Port;
+use crate::preload::preloaded;
 use crate::scripts::{VERSIONS, installed, python_of};
 
 /// Examples that run on the CPU and on simulated devices.
@@ -156,11 +157,15 @@ fn on_cpu(
     let test = move || {
         let (python, package) = (python?, package?);
         let (first, second) = (Port::new(), Port::new());
+        let is_read = [("PYTHONPATH", &*package.to_string_lossy()), ("OMP_NUM_THREADS", "1")];
+        let run = preloaded(&[&python], &is_read)?;
         let start = |rank: usize| {
             // A rank that waits forever ends the job.
             Command::new("timeout")
                 .arg(TIMEOUT)
-                .args([&python, &script])
+                .arg(&python)
+                .args(&run)
+                .arg(&script)
                 .args(&arguments)
                 .env("PYTHONPATH", &package)
                 .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -216,12 +221,16 @@ fn on_devices(
                 String::new()
             }
         );
+        let simulated = sources().join("../scripts/simulated-cuda.sh");
+        let is_read = [("PYTHONPATH", &*path.to_string_lossy()), ("OMP_NUM_THREADS", "1"), ("PROFILE", "dev")];
+        let run = preloaded(&[&simulated, Path::new("--nccl"), Path::new("--"), &python], &is_read)?;
         let output = Command::new("timeout")
             .arg(TIMEOUT)
-            .arg(sources().join("../scripts/simulated-cuda.sh"))
+            .arg(simulated)
             .args(["-n", &ranks.to_string(), "--devices", &ranks.max(8).to_string()])
             .args(["--nccl", "--multicast", "8", "--", "bash", "-c", &command])
             .arg(&python)
+            .args(run)
             .arg(&script)
             .args(client.map(|folder| folder.join(SGLANG)))
             .envs([("PROFILE", "dev"), ("PYTHONDONTWRITEBYTECODE", "1")])

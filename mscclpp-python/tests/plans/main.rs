@@ -5,6 +5,9 @@ mod jobs;
 mod package;
 mod scripts;
 
+// Python processes that start fast.
+#[path = "../common/preload.rs"]
+mod preload;
 // Ports that are otherwise unused.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;

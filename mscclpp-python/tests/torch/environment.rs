@@ -80,7 +80,7 @@ impl Python {
     fn fast_command(&self) -> Result<Command, String> {
         let mut command = self.command();
         let package = self.package.to_string_lossy();
-        command.args(preloaded(&self.program, &[("PYTHONPATH", &package), ("OMP_NUM_THREADS", "1")])?);
+        command.args(preloaded(&[&self.program], &[("PYTHONPATH", &package), ("OMP_NUM_THREADS", "1")])?);
         Ok(command)
     }
 
