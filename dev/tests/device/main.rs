@@ -53,6 +53,10 @@ mod flushed;
 #[path = "../../../mscclpp-core/tests/filetests/common.rs"]
 mod filetests;
 
+// How many tests run at a time.
+#[path = "../../../mscclpp-exec/tests/common/arguments.rs"]
+mod arguments;
+
 // Ports that are otherwise unused.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;
@@ -79,7 +83,6 @@ mod stamps;
 
 use std::process::ExitCode;
 
-use libtest_mimic::Arguments;
 pub(crate) use suite::{Rig, Test, at};
 
 /// Folder of the simulator's kernels that are compiled at run time.
@@ -99,6 +102,5 @@ fn main() -> ExitCode {
             |()| ExitCode::SUCCESS,
         );
     }
-    let arguments = Arguments::from_args();
-    libtest_mimic::run(&arguments, trials::all()).exit_code()
+    libtest_mimic::run(&arguments::arguments(), trials::all()).exit_code()
 }

@@ -8,13 +8,14 @@ mod scripts;
 // Python processes that start fast.
 #[path = "../common/preload.rs"]
 mod preload;
+// How many tests run at a time.
+#[path = "../../../mscclpp-exec/tests/common/arguments.rs"]
+mod arguments;
 // Ports that are otherwise unused.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;
 
-use libtest_mimic::Arguments;
-
 fn main() {
-    let arguments = Arguments::from_args();
+    let arguments = arguments::arguments();
     libtest_mimic::run(&arguments, scripts::tests(arguments.list)).exit();
 }

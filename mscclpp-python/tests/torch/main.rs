@@ -6,6 +6,10 @@ mod environment;
 mod ranks;
 mod types;
 
+// How many tests run at a time.
+#[path = "../../../mscclpp-exec/tests/common/arguments.rs"]
+mod arguments;
+
 // Ports that are otherwise unused.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;
@@ -15,7 +19,7 @@ mod preload;
 
 use std::collections::BTreeSet;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 use environment::Python;
 use ranks::Rank;
@@ -80,8 +84,8 @@ const FAILURES_OF_BOTH: [&str; 5] = ["killed", "late", "mismatched", "aborted", 
 type Test = Box<dyn FnOnce(&Python) -> Result<(), Failed> + Send>;
 
 fn main() {
-    let arguments = Arguments::from_args();
-    libtest_mimic::run(&arguments, VERSIONS.iter().flat_map(|version| of_version(version)).collect()).exit();
+    libtest_mimic::run(&arguments::arguments(), VERSIONS.iter().flat_map(|version| of_version(version)).collect())
+        .exit();
 }
 
 fn of_version(version: &'static str) -> Vec<Trial> {
