@@ -127,3 +127,21 @@ fn transformer_block_has_the_same_bits_fused_and_unfused() {
         }
     });
 }
+
+#[test]
+fn rows_are_added_in_the_accumulator_of_the_handle() {
+    use mscclpp_exec::__half::bf16;
+    use mscclpp_exec::AccumType;
+    // Of few rows and of many, which another algorithm serves.
+    on_ranks(3, |comm| {
+        for rows in [1, 800] {
+            let input = vec![bf16::from_f32([256.0, 1.0, 1.0][comm.rank() as usize]); 64 * rows];
+            for (accumulator, expected) in [(AccumType::Native, 256.0), (AccumType::F32, 258.0)] {
+                let mut sums = vec![bf16::ZERO; input.len()];
+                let handle = comm.with_row_accumulator(accumulator);
+                handle.all_reduce_rms_norm(&input, &mut sums, 64, RowNorm::add_only()).expect("a call");
+                assert!(sums.iter().all(|sum| sum.to_f32() == expected), "{rows} rows, {accumulator:?}: {}", sums[0]);
+            }
+        }
+    });
+}

@@ -3,6 +3,7 @@
 use super::Communicator;
 use mscclpp_base::dtype::{DataType, ElementName, ElementType};
 use mscclpp_base::message::PacketType;
+use mscclpp_base::numeric::AccumType;
 use mscclpp_select::OrderPolicy;
 
 impl Communicator {
@@ -19,6 +20,14 @@ impl Communicator {
     #[doc(hidden)]
     pub fn with_packets(&self, packet: PacketType) -> Self {
         Self { packet, ..self.clone() }
+    }
+
+    /// Returns a handle of this rank whose calls with row norms ([`all_reduce_rms_norm`](Self::all_reduce_rms_norm) and others) add the
+    /// rows of all ranks in this type, and round the sum once. By default they round after every addition. Other calls are made as
+    /// before. Ranks that differ make different calls.
+    #[must_use]
+    pub fn with_row_accumulator(&self, accumulator: AccumType) -> Self {
+        Self { row_accumulator: accumulator, ..self.clone() }
     }
 
     /// Returns a handle of this rank for calls whose elements have another type in the program than the one in which they are moved, such as

@@ -27,6 +27,7 @@ use crate::metrics::CallCounters;
 use mscclpp_base::dtype::{DataType, Element, ElementName};
 use mscclpp_base::error::Error;
 use mscclpp_base::message::PacketType;
+use mscclpp_base::numeric::AccumType;
 use mscclpp_base::shm::ProcessMark;
 use mscclpp_exec::process::{Executor, SharedBuffer};
 use mscclpp_select::defaults::Defaults;
@@ -98,6 +99,8 @@ pub struct Communicator {
     pub(super) least_order: OrderPolicy,
     /// The packets of calls made through this handle.
     pub(super) packet: PacketType,
+    /// The type in which row norms made through this handle add the rows of ranks.
+    pub(super) row_accumulator: AccumType,
 }
 
 static_assertions::assert_impl_all!(Communicator: Send, Sync);
@@ -586,8 +589,8 @@ impl Communicator {
             #[cfg(feature = "cuda")]
             kernels: KnownPolicy::default(),
         };
-        let (least_order, packet) = (OrderPolicy::Any, PacketType::LL16);
-        Self { inner: Arc::new(inner), timeout: None, element_name: None, least_order, packet }
+        let (least_order, packet, row_accumulator) = (OrderPolicy::Any, PacketType::LL16, AccumType::Native);
+        Self { inner: Arc::new(inner), timeout: None, element_name: None, least_order, packet, row_accumulator }
     }
 }
 

@@ -12,6 +12,7 @@ use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::RowNorm;
 use mscclpp_base::message::Message;
+use mscclpp_base::numeric::AccumType;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::dsl::Program;
@@ -25,7 +26,11 @@ use super::cache::Cache;
 use super::handle::Communicator;
 use crate::metrics::CallCounters;
 
-/// Plans that normalize rows, by elements of a row and request.
+/// Number of the types in which rows are added, and maximum elements of a row: the two are one number of plans.
+const ACCUMULATORS: u32 = AccumType::F64 as u32 + 1;
+const MAX_HIDDEN: u32 = u32::MAX / ACCUMULATORS - 1;
+
+/// Plans that normalize rows, by elements of a row, accumulator and request.
 pub(super) type NormPlans = Cache<(Box<PreparedPlan>, Arc<CallCounters>)>;
 
 /// Maximum bytes of a message that every rank sends whole, and of that times the number of ranks.
@@ -117,10 +122,12 @@ impl Communicator {
             let expected = format!("a multiple of {hidden}, the elements of a row, which is positive");
             return Err(Error::Length { call, rank, what: "the input", expected, found: count });
         }
-        let Ok(variant) = u32::try_from(hidden) else {
-            let expected = format!("at most {} elements", u32::MAX);
+        let accumulate = self.row_accumulator;
+        let Some(variant) = u32::try_from(hidden).ok().filter(|hidden| *hidden <= MAX_HIDDEN) else {
+            let expected = format!("at most {MAX_HIDDEN} elements");
             return Err(Error::Length { call, rank, what: "a row", expected, found: hidden });
         };
+        let variant = variant * ACCUMULATORS + accumulate as u32;
         let request = self.request::<T>(collective, count);
         let request = Request { in_place: matches!(buffers, Buffers::Same(_)), ..request };
         let mut calls = self.calls()?;
@@ -139,7 +146,8 @@ impl Communicator {
                 }
                 let (algorithm, plan) = plan(&request).map_err(no_plan)?;
                 let name = format!("{call} of {count} {} in rows of {hidden}", self.element_type(T::TYPE));
-                let message = Message { row: hidden as u64, packet: self.packet, ..Message::of::<T>(count) };
+                let message =
+                    Message { row: hidden as u64, packet: self.packet, accumulate, ..Message::of::<T>(count) };
                 let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
                 Ok((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
             };
