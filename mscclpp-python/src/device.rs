@@ -237,6 +237,7 @@ impl OnDevice<'_> {
                     with_type!(dtype, T => on.all_reduce_in_place::<T>(&mut written(tensor), op))?;
                 }
             }
+            Call::RowNorm(_) => return Err(unsupported("all_reduce_rms_norm on a device")),
             Call::Reduce { tensor, operator, root } => {
                 let (op, dtype) = plain(*operator)?;
                 with_type!(dtype, T => on.reduce_in_place::<T>(&mut written(tensor), op, *root))?;

@@ -298,6 +298,11 @@ impl View {
         self.bytes / self.kind.size()
     }
 
+    /// Returns whether the two are the same memory.
+    pub(crate) const fn is_same(&self, other: &Self) -> bool {
+        self.address == other.address && self.bytes == other.bytes
+    }
+
     /// Returns whether the two have memory in common.
     pub(crate) const fn overlaps(&self, other: &Self) -> bool {
         self.address < other.address + other.bytes && other.address < self.address + self.bytes

@@ -109,6 +109,21 @@ class Communicator:
     def all_reduce_coalesced(
         self, tensors: Sequence[torch.Tensor], op: int, timeout: int, is_async: bool
     ) -> Work | None: ...
+    def all_reduce_rms_norm(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        residual: torch.Tensor | None,
+        residual_out: torch.Tensor | None,
+        gamma: torch.Tensor | None,
+        quantized: torch.Tensor | None,
+        scales: torch.Tensor | None,
+        scale: float,
+        hidden: int,
+        eps: float | None,
+        bias: float,
+        adds_in_f32: bool,
+    ) -> None: ...
     def broadcast(self, tensor: torch.Tensor, root: int, timeout: int, is_async: bool) -> Work | None: ...
     def reduce(self, tensor: torch.Tensor, op: int, root: int, timeout: int, is_async: bool) -> Work | None: ...
     def all_gather(self, pairs: _Pairs, timeout: int, is_async: bool) -> Work | None: ...

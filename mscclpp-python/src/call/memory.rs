@@ -40,6 +40,13 @@ pub(super) fn written<T: Element>(view: &View) -> &'static mut [T] {
     unsafe { view.slice_mut() }
 }
 
+/// Returns a view of a copy.
+pub(super) fn copied(view: &View, staging: &mut Staging) -> Result<View, Error> {
+    let copy = staging.bytes(view.bytes)?;
+    copy.copy_from_slice(read(view));
+    Ok(View { address: copy.as_ptr() as usize, ..*view })
+}
+
 /// Writes the inputs one after the other.
 pub(super) fn concatenate(inputs: &[View], all: &mut [u8]) {
     let mut rest = all;

@@ -2,6 +2,7 @@
 
 mod memory;
 mod moves;
+mod norms;
 mod reductions;
 
 use std::borrow::Cow;
@@ -13,6 +14,7 @@ use mscclpp_exec::with_type;
 pub(crate) use self::memory::Staging;
 use self::memory::{concatenate, divide, read, written};
 use self::moves::{all_gather, all_gather_list, all_to_all, all_to_all_list, all_to_all_rows};
+pub(crate) use self::norms::RowNormCall;
 use self::reductions::{all_reduce, all_reduce_list, reduce, reduce_scatter, reduce_scatter_list};
 use crate::failure::Failure;
 use crate::operator::Operator;
@@ -30,6 +32,8 @@ pub(crate) enum Call {
         tensors: Vec<View>,
         operator: Operator,
     },
+    /// An all-reduce of rows, which are normalized.
+    RowNorm(Box<RowNormCall>),
     Broadcast {
         tensor: View,
         root: u32,
@@ -96,6 +100,7 @@ impl Call {
         match self {
             Self::AllReduce { .. } => "all_reduce",
             Self::AllReduceList { .. } => "all_reduce_coalesced",
+            Self::RowNorm(_) => RowNormCall::NAME,
             Self::Broadcast { .. } => "broadcast",
             Self::Reduce { .. } => "reduce",
             Self::AllGather { .. } => "all_gather_into_tensor",
@@ -125,6 +130,7 @@ impl Call {
             | Self::ReduceScatterList { inputs: list, output: single, .. }
             | Self::Scatter { inputs: list, output: single, .. } => list.iter().chain([single]).collect(),
             Self::AllReduceList { tensors, .. } => tensors.iter().collect(),
+            Self::RowNorm(call) => call.views(),
             Self::AllToAllList { inputs, outputs } => inputs.iter().chain(outputs).collect(),
             Self::AllToAllRows { input, output, sent, received, .. } => vec![input, output, sent, received],
             Self::Barrier => Vec::new(),
@@ -166,6 +172,7 @@ impl Call {
             Self::AllReduceList { tensors: list, .. } | Self::AllToAllList { outputs: list, .. } => {
                 list.first().map(|view| view.kind)
             }
+            Self::RowNorm(call) => Some(call.input.kind),
             Self::Barrier | Self::Several(_) => None,
         }
     }
@@ -189,6 +196,7 @@ impl Call {
         match self {
             Self::AllReduce { tensor, operator } => all_reduce(comm, tensor, *operator, staging)?,
             Self::AllReduceList { tensors, operator } => all_reduce_list(comm, tensors, *operator, staging)?,
+            Self::RowNorm(call) => call.run(comm, staging)?,
             Self::Broadcast { tensor, root } => {
                 with_type!(tensor.kind.moved().0, T => comm.broadcast_in_place::<T>(written(tensor), *root))?;
             }

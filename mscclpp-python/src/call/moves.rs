@@ -4,7 +4,7 @@ use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::{DataType, Error, with_type};
 
-use super::memory::{Staging, concatenate, divide, read, written};
+use super::memory::{Staging, concatenate, copied, divide, read, written};
 use crate::failure::Failure;
 use crate::tensor::View;
 
@@ -28,24 +28,24 @@ pub(super) fn all_gather(
 }
 
 /// Returns whether a call is made in place, as on all ranks: each decides on its own where its input is.
-fn form(comm: &Communicator, kind: CollectiveKind, output: &View, in_place: bool) -> Result<bool, Error> {
+pub(super) fn form(comm: &Communicator, kind: CollectiveKind, output: &View, in_place: bool) -> Result<bool, Error> {
     comm.agree_in_place(&comm.request_of(kind, DataType::U8, output.bytes as u64), in_place)
 }
 
 /// Returns the input of a call that is made in place, where it is `own`, or is not, where it must not be in the output. Copies it if it is
 /// elsewhere.
-fn input_of(input: &View, own: &View, output: &View, in_place: bool, staging: &mut Staging) -> Result<View, Error> {
+pub(super) fn input_of(
+    input: &View,
+    own: &View,
+    output: &View,
+    in_place: bool,
+    staging: &mut Staging,
+) -> Result<View, Error> {
     let is_own = in_place && input.address == own.address;
     if is_own || !in_place && !input.overlaps(output) {
         return Ok(*input);
     }
-    let copied = if input.overlaps(output) {
-        let copy = staging.bytes(input.bytes)?;
-        copy.copy_from_slice(read(input));
-        View { address: copy.as_ptr() as usize, ..*input }
-    } else {
-        *input
-    };
+    let copied = if input.overlaps(output) { copied(input, staging)? } else { *input };
     if !in_place {
         return Ok(copied);
     }
@@ -151,13 +151,7 @@ pub(super) fn all_to_all_rows(
             format!("expected sizes of the input of at least 0, with a sum of at most {most}, found {rows:?}");
         return Err(Failure::invalid("all_to_all_single", message));
     };
-    let source = if input.overlaps(output) {
-        let copy = staging.bytes(input.bytes)?;
-        copy.copy_from_slice(read(input));
-        View { address: copy.as_ptr() as usize, ..*input }
-    } else {
-        *input
-    };
+    let source = if input.overlaps(output) { copied(input, staging)? } else { *input };
     let counts = with_type!(dtype, T => {
         comm.all_to_all_v_into::<T>(&read(&source)[..total], &counts, written(output), None)
     })?;

@@ -24,7 +24,7 @@ pub(crate) use self::join::Listener;
 use self::join::options;
 use self::ranks::Ranks;
 use crate::buffer::PyBuffer;
-use crate::call::Call;
+use crate::call::{Call, RowNormCall};
 use crate::device::{OnDevice, Transfer};
 use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
@@ -201,6 +201,44 @@ impl PyCommunicator {
             _ => Call::Several(views.into_iter().map(call).collect::<Result<_, Failure>>()?),
         };
         self.submit(call, timeout, is_async, tensors)
+    }
+
+    /// Adds the rows of all ranks' inputs, which have `hidden` elements, and the residual, writes the sums to `residual_out`, and the normalized
+    /// rows to the output; with no `eps`, the sums. Rows are also quantized, by `scale` or by scales that are written.
+    #[expect(clippy::too_many_arguments, reason = "those of the call in Python")]
+    fn all_reduce_rms_norm(
+        &self,
+        output: &Object<'_>,
+        input: &Object<'_>,
+        residual: Option<Object<'_>>,
+        residual_out: Option<Object<'_>>,
+        gamma: Option<Object<'_>>,
+        quantized: Option<Object<'_>>,
+        scales: Option<Object<'_>>,
+        scale: f32,
+        hidden: usize,
+        eps: Option<f32>,
+        bias: f32,
+        adds_in_f32: bool,
+    ) -> Submitted {
+        let view = |tensor: &Option<Object<'_>>| tensor.as_ref().map(View::new).transpose();
+        let call = RowNormCall {
+            input: View::new(input)?,
+            output: View::new(output)?,
+            residual: view(&residual)?,
+            residual_out: view(&residual_out)?,
+            gamma: view(&gamma)?,
+            quantized: view(&quantized)?,
+            scales: view(&scales)?,
+            scale,
+            hidden,
+            eps,
+            bias,
+            adds_in_f32,
+        };
+        call.check()?;
+        let keep = (output, input, residual, residual_out, gamma, quantized, scales).into_pyobject(output.py())?;
+        self.submit(Call::RowNorm(Box::new(call)), -1, false, keep.as_any())
     }
 
     /// Replaces the tensor by that of rank `root`.

@@ -1,0 +1,121 @@
+//! Reductions of rows that are normalized in the same launch.
+
+use mscclpp_communicator::Communicator;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::{AccumType, DataType, E4m3, Element, RowNorm, with_type};
+
+use super::memory::{Staging, copied, read, written};
+use super::moves::{form, input_of};
+use crate::failure::Failure;
+use crate::tensor::{Kind, View};
+
+/// An all-reduce of rows of `hidden` elements, to which the residual is added and which are normalized; with no `eps`, they are not.
+#[derive(Debug)]
+pub(crate) struct RowNormCall {
+    pub(crate) input: View,
+    pub(crate) output: View,
+    pub(crate) residual: Option<View>,
+    pub(crate) residual_out: Option<View>,
+    pub(crate) gamma: Option<View>,
+    /// Quantized rows, with scales that are computed and written; `scale` is that of all rows where there are none.
+    pub(crate) quantized: Option<View>,
+    pub(crate) scales: Option<View>,
+    pub(crate) scale: f32,
+    pub(crate) hidden: usize,
+    pub(crate) eps: Option<f32>,
+    pub(crate) bias: f32,
+    /// Whether the rows of ranks are added in f32, and rounded once.
+    pub(crate) adds_in_f32: bool,
+}
+
+impl RowNormCall {
+    /// Name of the call.
+    pub(super) const NAME: &'static str = "all_reduce_rms_norm";
+
+    /// Returns the tensors besides the input, with their names, and whether the call writes them.
+    fn operands(&self) -> [(&'static str, Option<&View>, bool); 6] {
+        [
+            ("the output", Some(&self.output), true),
+            ("the output of the residual", self.residual_out.as_ref(), true),
+            ("the output of quantized rows", self.quantized.as_ref(), true),
+            ("the output of scales", self.scales.as_ref(), true),
+            ("the residual", self.residual.as_ref(), false),
+            ("gamma", self.gamma.as_ref(), false),
+        ]
+    }
+
+    /// Returns the tensors.
+    pub(super) fn views(&self) -> Vec<&View> {
+        let operands = self.operands().into_iter().filter_map(|(_, view, _)| view);
+        std::iter::once(&self.input).chain(operands).collect()
+    }
+
+    /// Checks the types of the tensors, and that outputs have memory of their own: the residual may be replaced by its output, and the
+    /// input by any output.
+    ///
+    /// # Errors
+    /// An invalid input.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let operands = self.operands();
+        let expected = |what| match what {
+            "the output of quantized rows" => Kind::Plain(DataType::F8E4M3),
+            "the output of scales" => Kind::Plain(DataType::F32),
+            _ => self.input.kind,
+        };
+        for (at, (what, view, is_written)) in operands.iter().enumerate() {
+            let Some(view) = view else { continue };
+            if view.kind != expected(what) {
+                let (expected, found) = (expected(what).name(), view.kind.name());
+                return Err(Failure::invalid(Self::NAME, format!("expected {expected} for {what}, found {found}")));
+            }
+            let in_place = |other: &View| *what == "the output of the residual" && other.is_same(view);
+            for (other, memory, _) in operands.iter().skip(at + 1).filter(|_| *is_written) {
+                let shared = memory.filter(|memory| memory.overlaps(view));
+                if shared.is_some_and(|memory| !(*other == "the residual" && in_place(memory))) {
+                    let message =
+                        format!("expected memory of its own for {what}, found that of {other}; pass another tensor");
+                    return Err(Failure::invalid(Self::NAME, message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn run(&self, comm: &Communicator, staging: &mut Staging) -> Result<(), Failure> {
+        let accumulator = if self.adds_in_f32 { AccumType::F32 } else { AccumType::Native };
+        let comm = comm.with_row_accumulator(accumulator);
+        // The call reports other lengths.
+        let is_whole = self.input.bytes == self.output.bytes;
+        let in_place =
+            is_whole && form(&comm, CollectiveKind::AllReduce, &self.output, self.input.is_same(&self.output))?;
+        // Other outputs are written before the last row of the input is read.
+        let others = [self.residual_out, self.quantized, self.scales];
+        let input = match others.iter().flatten().any(|other| other.overlaps(&self.input)) {
+            true => copied(&self.input, staging)?,
+            false => self.input,
+        };
+        let input = input_of(&input, &self.output, &self.output, in_place, staging)?;
+        with_type!(self.input.kind.moved().0, T => match in_place {
+            true => comm.all_reduce_rms_norm_in_place::<T>(written(&self.output), self.hidden, self.norm()),
+            false => comm.all_reduce_rms_norm::<T>(read(&input), written(&self.output), self.hidden, self.norm()),
+        })?;
+        Ok(())
+    }
+
+    fn norm<T: Element>(&self) -> RowNorm<'static, T> {
+        let mut norm = self.eps.map_or_else(RowNorm::add_only, RowNorm::new).bias(self.bias);
+        match (&self.residual, &self.residual_out) {
+            (Some(residual), Some(sums)) if residual.is_same(sums) => norm = norm.residual_in_place(written(sums)),
+            (residual, sums) => {
+                norm = residual.iter().fold(norm, |norm, residual| norm.residual(read(residual)));
+                norm = sums.iter().fold(norm, |norm, sums| norm.residual_out(written(sums)));
+            }
+        }
+        norm = self.gamma.iter().fold(norm, |norm, gamma| norm.gamma(read(gamma)));
+        match (&self.quantized, &self.scales) {
+            (Some(rows), Some(scales)) => norm.quantized_by_row(written::<E4m3>(rows), written(scales)),
+            (Some(rows), None) => norm.quantized(written::<E4m3>(rows), self.scale),
+            (None, _) => norm,
+        }
+    }
+}
