@@ -22,6 +22,7 @@ __all__ = [
     "QuantizationSFLayout",
     "allreduce_fusion",
     "create_allreduce_fusion_workspace",
+    "install",
 ]
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -293,6 +294,17 @@ def _run(
         to, buffers.input(input), residual, residual_out, gamma, quantized, scales, scale, input.shape[1], eps, bias, adds_in_f32
     )
     buffers.write_back()
+
+def install() -> None:
+    """Makes ``flashinfer.comm`` have the functions and classes of this module, for engines that call them by that name.
+
+    Call it before the engine is imported, in every process. If FlashInfer is installed, its other functions stay as they are; otherwise
+    there are modules ``flashinfer``, ``flashinfer.comm``, ``flashinfer.comm.mnnvl`` and ``flashinfer.jit`` with what vLLM and SGLang use for fused
+    all-reduces, and nothing else: switch off what else an engine takes from FlashInfer.
+    """
+    from . import _flashinfer
+
+    _flashinfer.install({name: globals()[name] for name in __all__ if name != "install"})
 
 
 #: The operation, for as long as this object exists.

@@ -227,5 +227,121 @@ def groups_of_other_backends_stand_for_groups_of_their_ranks():
         equal(allreduce_fusion(torch.ones(1, 8), part, Pattern.kAllReduce), torch.full((1, 8), 2.0))
 
 
+@test
+def engines_call_it_by_the_names_of_flashinfer():
+    import importlib.util
+
+    from mscclpp_rs import fusion
+
+    fusion.install()
+    assert importlib.util.find_spec("flashinfer") is not None
+    import flashinfer.comm as comm
+    from flashinfer.comm.mnnvl import CommBackend, TorchDistBackend
+    from flashinfer.jit import env
+
+    assert env.FLASHINFER_JIT_DIR is None and issubclass(TorchDistBackend, CommBackend)
+    assert comm.allreduce_fusion is allreduce_fusion
+    dtype, rows, hidden = torch.bfloat16, 5, 64
+    (residual, gamma), patterns = operands(rows, hidden, dtype), comm.AllReduceFusionPattern
+    plain = added(rows, hidden, dtype, True)
+    sums = (plain.float() + residual.float()).to(dtype)
+    expected = normalized(sums, gamma, 0.0)
+
+    # As vLLM does: the group of gloo beside the one that moves tensors, and outputs in the memory of inputs.
+    beside = dist.new_group(backend="gloo")
+    workspace = comm.create_allreduce_fusion_workspace(
+        backend="trtllm",
+        world_size=SIZE,
+        rank=RANK,
+        max_token_num=rows,
+        hidden_dim=hidden,
+        dtype=dtype,
+        comm_backend=TorchDistBackend(group=beside),
+        group=beside,
+    )
+    assert workspace.backend == "trtllm"
+
+    def of_vllm(own, before, pattern, norm_out=None, quant_out=None, scale_factor=None):
+        comm.allreduce_fusion(
+            input=own,
+            workspace=workspace,
+            pattern=pattern,
+            launch_with_pdl=True,
+            output=None,
+            residual_out=before if norm_out is None else own,
+            norm_out=own if norm_out is None else norm_out,
+            quant_out=quant_out,
+            scale_out=None,
+            residual_in=before,
+            rms_gamma=gamma,
+            rms_eps=EPS,
+            scale_factor=scale_factor,
+            layout_code=comm.QuantizationSFLayout.SWIZZLED_128x4,
+            use_oneshot=True,
+            fp32_acc=True,
+            weight_bias=0.0,
+            trigger_completion_at_end=True,
+        )
+
+    own, before = of_rank(RANK, rows, hidden, dtype), residual.clone()
+    of_vllm(own, before, patterns.kARResidualRMSNorm)
+    equal(own, expected, "vLLM, in place")
+    equal(before, sums, "vLLM, in place")
+    # The first layer has no residual: the sums are where the input was.
+    own, zeros, normed = of_rank(RANK, rows, hidden, dtype), torch.zeros_like(residual), torch.empty_like(residual)
+    of_vllm(own, zeros, patterns.kARResidualRMSNorm, norm_out=normed)
+    equal(own, plain, "vLLM, first layer")
+    equal(normed, normalized(plain, gamma, 0.0), "vLLM, first layer")
+    own, before, rows_out = of_rank(RANK, rows, hidden, dtype), residual.clone(), torch.empty(rows, hidden, dtype=torch.float8_e4m3fn)
+    scale = torch.tensor(0.5)
+    of_vllm(own, before, patterns.kARResidualRMSNormFP8Quant, quant_out=rows_out, scale_factor=scale)
+    equal(rows_out, quantized(expected, scale), "vLLM, quantized")
+    equal(before, sums, "vLLM, quantized")
+    own = of_rank(RANK, rows, hidden, dtype)
+    arguments = {"input": own, "workspace": workspace, "pattern": patterns.kAllReduce}
+    found = comm.allreduce_fusion(**arguments, launch_with_pdl=True, trigger_completion_at_end=False)
+    equal(found, added(rows, hidden, dtype), "vLLM, all-reduce")
+    workspace.destroy()
+
+    # As SGLang does: without a group, or with one in a backend of its own, and outputs of their own.
+    class OfGroups(TorchDistBackend):
+        def __init__(self, device_group, cpu_group):
+            super().__init__(group=device_group)
+            self._cpu_group = cpu_group
+
+    default = dist.distributed_c10d._get_default_group()
+    for comm_backend in (None, OfGroups(default, beside)):
+        workspace = comm.create_allreduce_fusion_workspace(
+            backend="auto",
+            world_size=SIZE,
+            rank=RANK,
+            max_token_num=2048,
+            hidden_dim=hidden,
+            dtype=dtype,
+            gpus_per_node=SIZE,
+            comm_backend=comm_backend,
+            force_oneshot_support=True,
+        )
+        sizes = {"tp_size": SIZE, "num_tokens": rows, "hidden_dim": hidden, "dtype": dtype, "use_oneshot": True}
+        assert workspace.is_buffer_size_sufficient(**sizes)
+        residual_out, norm_out = torch.empty_like(residual), torch.empty_like(own)
+        comm.allreduce_fusion(
+            input=own,
+            workspace=workspace,
+            pattern=patterns.kARResidualRMSNorm,
+            launch_with_pdl=True,
+            trigger_completion_at_end=False,
+            residual_out=residual_out,
+            norm_out=norm_out,
+            residual_in=residual,
+            rms_gamma=gamma,
+            rms_eps=EPS,
+            use_oneshot=True,
+            fp32_acc=True,
+        )
+        equal(norm_out, expected, "SGLang")
+        equal(residual_out, sums, "SGLang")
+
+
 if __name__ == "__main__":
     run()
