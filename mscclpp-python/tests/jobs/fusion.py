@@ -188,7 +188,8 @@ def what_is_not_supported_is_refused_with_what_to_use():
     def call(pattern=norm, of=own, **named):
         return allreduce_fusion(of, workspace, pattern, **{"residual_in": own, "rms_gamma": gamma} | named)
 
-    for pattern, words in ((3, "use kARResidualRMSNorm "), (5, "NVFP4"), (6, "add the rows"), (7, "add the rows"), (8, "use kARResidualRMSNormDynamic"), (9, "groups")):
+    instead = {3: "use kARResidualRMSNorm ", 5: "NVFP4", 6: "add the rows", 7: "add the rows", 8: "use kARResidualRMSNormDynamic", 9: "groups"}
+    for pattern, words in instead.items():
         refused(mscclpp_rs.UnsupportedError, words, lambda: call(pattern))
     refused(invalid, "a pattern of", lambda: call(12))
     refused(invalid, "rms_gamma.to(torch.bfloat16)", lambda: call(rms_gamma=gamma.float()))
@@ -214,7 +215,7 @@ def what_is_not_supported_is_refused_with_what_to_use():
 
 
 @test
-def groups_of_other_backends_stand_for_groups_of_their_ranks():
+def groups_of_other_backends_name_groups_of_their_ranks():
     beside = dist.new_group(backend="gloo")
     workspace = workspace_of(1, 8, torch.float32, group=beside)
     equal(allreduce_fusion(torch.ones(1, 8), workspace, Pattern.kAllReduce), torch.full((1, 8), float(SIZE)))
