@@ -6,7 +6,7 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 38] = [
+const KNOWN: [&str; 39] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
@@ -25,6 +25,7 @@ const KNOWN: [&str; 38] = [
     "LOG_FILE",
     "LOG_LEVEL",
     "LOG_SUBSYS",
+    "MACHINE",
     "MASTER_ADDR",
     "MASTER_PORT",
     "METRICS",

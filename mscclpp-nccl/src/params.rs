@@ -14,7 +14,7 @@ pub(crate) struct Key(*const c_char);
 unsafe impl Sync for Key {}
 
 /// Variables of this library and of the jobs and executors below it.
-const KEYS: [&CStr; 22] = [
+const KEYS: [&CStr; 23] = [
     c"NCCL_DEBUG",
     c"NCCL_DEBUG_FILE",
     c"NCCL_NVLS_ENABLE",
@@ -36,6 +36,7 @@ const KEYS: [&CStr; 22] = [
     c"MSCCLPP_UCX",
     c"MSCCLPP_UCX_DEVICE_MEMORY",
     c"MSCCLPP_TUNING_TABLE",
+    c"MSCCLPP_MACHINE",
     c"MSCCLPP_DUMP_DIR",
 ];
 

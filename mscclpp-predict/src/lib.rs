@@ -20,7 +20,9 @@ mod trace;
 
 pub use bound::{Bound, BoundError, Certificate, Direction, lower_bound, lower_bound_of_root};
 pub use error::PredictError;
-pub use machine::{Accuracy, Constant, Constants, Link, LinkEnd, MIN_POINTS, Machine, MachineError, Tier};
+pub use machine::{
+    Accuracy, Constant, Constants, Link, LinkEnd, MIN_POINTS, Machine, MachineError, RecognizedBy, Tier,
+};
 pub use prediction::{Prediction, Predictor, Share, predict};
 pub use simulation::{Cause, Span, Timeline};
 pub use topology::{Edge, Topology};

@@ -15,6 +15,7 @@ use mscclpp_core::check::{LoadOptions, reduction_order};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{LoadPlan, Plan};
 use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::trace::Trace;
 use mscclpp_core::types::ReduceOp;
 
 use super::choice::{Choice, Config};
@@ -361,6 +362,17 @@ impl Algorithm {
             }
             _ => None,
         }
+    }
+
+    /// Records the program of a built-in algorithm for a request; `None` for other algorithms, and if it does not support the request.
+    pub(super) fn record(&self, request: &Request, config: &Config) -> Option<Trace> {
+        let Source::Builtin(built_in) = &self.source else { return None };
+        let has_switch = request.multicast || !built_in.needs_multicast();
+        let fits = has_switch && check_buffer_mode(built_in.buffer_mode(), request.in_place).is_ok();
+        let (spec, arguments) = usual::build_for(built_in, request, config);
+        let max = built_in.max_parallel_blocks(request.num_ranks, request.max_blocks);
+        let is_possible = fits && config.blocks.is_none_or(|blocks| blocks <= max);
+        is_possible.then(|| built_in.record(spec, &arguments).ok()).flatten()
     }
 
     /// Builds the plan for a request.

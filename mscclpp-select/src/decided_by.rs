@@ -16,6 +16,8 @@ pub enum DecidedBy {
     Forced,
     /// The application registered the algorithm.
     Added,
+    /// Predictions for the machine, which has a description; the predicted time in nanoseconds.
+    Prediction(u64),
     /// A default rule; its reason.
     Rule(&'static str),
     /// The first eligible algorithm, because no rule covers the request.
@@ -26,6 +28,9 @@ impl fmt::Display for DecidedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Table(bytes) => return write!(f, "tuning table entry for {}", Bytes(*bytes)),
+            Self::Prediction(nanoseconds) => {
+                return write!(f, "predicted to be the fastest: {:.1} us", *nanoseconds as f64 / 1e3);
+            }
             Self::Forced => "forced by the caller",
             Self::Selector => "choice of the selector",
             Self::Added => "registered by the application",

@@ -6,6 +6,7 @@
 //! | `MSCCLPP_CACHE_DIR` | the reference system's directory, whose folder `default` has plans too, if it exists |
 //! | `MSCCLPP_PLANS_STRICT` | set and not 0: a plan that cannot be used is an error; otherwise it is left out with a warning |
 //! | `MSCCLPP_TUNING_TABLE` | a tuning table |
+//! | `MSCCLPP_MACHINE` | a machine description, by name or as a file: calls follow the times that are predicted for it |
 //! | `MSCCLPP_ORDER` | what calls demand of the order of reduction, as [`OrderPolicy`] names it |
 //!
 //! Each plan is checked as every plan is. It serves the calls that it is for: its collective, ranks, nodes, mode, root, sizes and
@@ -25,6 +26,7 @@ use super::defaults::Defaults;
 use super::error::LoadError;
 use super::order::OrderPolicy;
 use super::plan_file::PlanFile;
+use super::prediction::{MACHINE_VARIABLE, load as load_machine};
 use super::registry::Registry;
 use super::tuning::{TABLE_VARIABLE, TableError, TuningTable};
 use mscclpp_base::Error;
@@ -57,6 +59,14 @@ pub enum EnvironmentError {
         /// The files, each with why it cannot be used.
         reasons: String,
     },
+    /// A machine description.
+    #[error("{MACHINE_VARIABLE}={value}: {reason}")]
+    Machine {
+        /// What it is set to.
+        value: String,
+        /// Why it cannot be used.
+        reason: String,
+    },
     /// A policy that does not exist.
     #[error("{ORDER_VARIABLE}={value}: expected {}", OrderPolicy::ALL.map(OrderPolicy::name).join(", "))]
     Order {
@@ -76,7 +86,8 @@ impl From<EnvironmentError> for Error {
 
 impl Registry {
     /// Creates a registry of the built-in algorithms, with the plans that the process has [registered](crate::defaults), and the plans and
-    /// the tuning table that the environment names: `MSCCLPP_PLANS`, `MSCCLPP_CACHE_DIR`, `MSCCLPP_PLANS_STRICT`, `MSCCLPP_TUNING_TABLE`.
+    /// the tuning table and the machine that the environment names: `MSCCLPP_PLANS`, `MSCCLPP_CACHE_DIR`, `MSCCLPP_PLANS_STRICT`,
+    /// `MSCCLPP_TUNING_TABLE`, `MSCCLPP_MACHINE`.
     ///
     /// # Errors
     /// [`EnvironmentError`], also for `MSCCLPP_ORDER`, which calls follow whatever their registry.
@@ -100,6 +111,11 @@ impl Registry {
         defaults.algorithms().chain(others).for_each(|algorithm| _ = registry.add(algorithm));
         if let Some(path) = variable(TABLE_VARIABLE) {
             registry.set_table(Some(TuningTable::load(PathBuf::from(path))?));
+        }
+        if let Some(value) = variable(MACHINE_VARIABLE) {
+            let value = value.to_string_lossy().into_owned();
+            let machine = load_machine(&value).map_err(|reason| EnvironmentError::Machine { value, reason })?;
+            registry.set_machine(Some(machine));
         }
         directories().iter().for_each(|directory| registry.add_directory(directory));
         let refused = registry.files().iter().filter_map(PlanFile::refusal);

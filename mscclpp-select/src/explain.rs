@@ -6,16 +6,19 @@ use super::choice::Config;
 use super::constraints::Rejection;
 use super::decided_by::DecidedBy;
 use super::error::SelectError;
+use super::prediction::DescribedMachine;
 use super::request::Request;
 
 /// A registry's decision for a request, with every algorithm of the collective. Its text has a line for each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
     /// The request.
     pub request: Request,
     /// The collective's algorithms, in the order of the registry.
     pub candidates: Vec<CandidateOutcome>,
+    /// The machine description for the request, if there is one.
+    pub machine: Option<DescribedMachine>,
     /// Plan files that the environment names and that cannot be used, each with the reason.
     pub refused: Vec<String>,
     /// Why no algorithm is selected, if none is.
@@ -76,6 +79,7 @@ impl fmt::Display for Explanation {
         for CandidateOutcome { name, outcome } in &self.candidates {
             writeln!(f, "  {name:width$}  {outcome}")?;
         }
+        self.machine.iter().try_for_each(|machine| writeln!(f, "  {machine}"))?;
         self.refused.iter().try_for_each(|reason| writeln!(f, "  not loaded: {reason}"))?;
         match &self.error {
             Some(SelectError::NoAlgorithm { .. }) if !self.candidates.is_empty() => {

@@ -16,10 +16,12 @@ use super::explain::{CandidateOutcome, Explanation, Outcome};
 use super::limits::LaunchLimits;
 use super::order::OrderPolicy;
 use super::plan_file::PlanFile;
+use super::prediction::Predictions;
 use super::request::{Backend, CALLS, Request};
 use super::rules::RULES;
 use super::tuning::{MachineInfo, TuningTable};
 use mscclpp_algorithms as algorithms;
+use mscclpp_predict::Machine;
 
 /// Selects among the algorithms that serve a request; `None` leaves the selection to the registry.
 type Selector = dyn Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync;
@@ -38,7 +40,9 @@ const MAX_CACHED_PLANS: usize = 1024;
 /// 2. registered algorithms other than the built-in ones, unless the tuning table has a time of it: the one with the narrowest range of
 ///    sizes, then the first;
 /// 3. the [tuning table](Self::set_table), if it has an entry;
-/// 4. the default rules, by size and machine; then the first of the built-in algorithms.
+/// 4. predicted times, if the [machine](Self::set_machine) is described, or the devices of a call are those of a description that no
+///    default rule serves;
+/// 5. the default rules, by size and machine; then the first of the built-in algorithms.
 ///
 /// Nothing here is global: a change of one registry does not affect another. All ranks must set up equal registries,
 /// and a selector must decide by its arguments only.
@@ -71,6 +75,7 @@ pub struct Registry {
     strict: bool,
     table: Option<TuningTable>,
     limits: LaunchLimits,
+    predictions: Predictions,
     files: Vec<PlanFile>,
     plans: Mutex<BTreeMap<Key, Plan>>,
     /// Classes of requests whose decision was logged.
@@ -111,6 +116,7 @@ impl Clone for Registry {
             strict: self.strict,
             table: self.table.clone(),
             limits: self.limits,
+            predictions: self.predictions.clone(),
             files: self.files.clone(),
             ..Self::default()
         }
@@ -209,6 +215,12 @@ impl Registry {
         self.table = table;
     }
 
+    /// Sets or removes the description of the machine: calls of as many ranks as it has follow predicted times. The first call of a size
+    /// waits until these are computed.
+    pub fn set_machine(&mut self, machine: Option<Machine>) {
+        self.predictions.set_machine(machine);
+    }
+
     /// Sets whether it is an error if neither selector nor table decide a request, or if they decide for an algorithm
     /// that rejects it. A registry that is not strict then uses the other rules, and warns in the latter case.
     pub fn set_strict(&mut self, strict: bool) {
@@ -254,7 +266,8 @@ impl Registry {
         };
         let verdicts = self.of_collective(request).map(verdict).collect();
         let refused = self.files.iter().filter_map(PlanFile::refusal).collect();
-        Explanation { request: *request, candidates: verdicts, refused, error: decision.err() }
+        let machine = self.predictions.explain(request);
+        Explanation { request: *request, candidates: verdicts, machine, refused, error: decision.err() }
     }
 
     /// Returns the plan of a decision. Compiled plans are cached.
@@ -298,6 +311,7 @@ impl Registry {
             });
         }
         digest.update(self.table.as_ref().map(TuningTable::text).unwrap_or_default());
+        digest.update(self.predictions.description());
         digest.update([self.strict.into(), self.selector.is_some().into()]);
         for limit in [self.limits.max_blocks, self.limits.max_threads] {
             digest.update(limit.unwrap_or(u32::MAX).to_le_bytes());
@@ -314,6 +328,17 @@ impl Registry {
             format!("{} ({} entries)", hex(digest), table.entries.len())
         };
         self.table.as_ref().map_or_else(|| "none".to_owned(), text)
+    }
+
+    /// Returns a text that differs between machines that were [set](Self::set_machine); `none` without one.
+    #[cfg(feature = "process")]
+    #[doc(hidden)]
+    pub fn machine_fingerprint(&self) -> String {
+        let text = |machine: &Arc<Machine>| {
+            let digest = sha2::Sha256::new().chain_update(self.predictions.description());
+            format!("{} ({})", hex(digest), machine.name)
+        };
+        self.predictions.named.as_ref().map_or_else(|| "none".to_owned(), text)
     }
 
     /// Returns the names of the algorithms other than the built-in ones, for comparisons among the ranks; `None` without any. Of very many
@@ -372,7 +397,18 @@ impl Registry {
         if self.strict {
             return Err(SelectError::Undecided { request: request.to_string() });
         }
-        Ok(decide_by_rules(request, &candidates))
+        Ok(self.decide_by_prediction(request, &candidates).unwrap_or_else(|| decide_by_rules(request, &candidates)))
+    }
+
+    /// Selects the algorithm with the least predicted time of those that serve the request and whose plan is proved.
+    fn decide_by_prediction(&self, request: &Request, candidates: &[&Arc<Algorithm>]) -> Option<Decision> {
+        let predicted = self.predictions.of(request, self.of_collective(request));
+        predicted.iter().find_map(|time| {
+            let found = candidates.iter().find(|candidate| candidate.name() == time.name)?;
+            let decided_by = DecidedBy::Prediction((time.time_us * 1e3) as u64);
+            let decision = Decision { algorithm: Arc::clone(found), config: time.config.clone(), decided_by };
+            self.plan(request, &decision).is_ok().then_some(decision)
+        })
     }
 
     /// Returns whether the tuning table has a time of an algorithm for a request, so that the table compares it with others.

@@ -60,6 +60,8 @@ pub struct Request {
     pub packet: PacketType,
     /// The backend that runs the plan.
     pub backend: Backend,
+    /// The built-in [machine description](crate::Machine) that the devices of all ranks were recognized as.
+    pub machine: Option<&'static str>,
     /// Whether all ranks are agents of one launch, which share its threads: a [`cpu::Executor`](mscclpp_exec::cpu::Executor).
     pub virtual_ranks: bool,
 }
@@ -130,6 +132,7 @@ impl Request {
             order: OrderPolicy::InSwitch,
             packet: PacketType::LL16,
             backend: Backend::Cpu,
+            machine: None,
             virtual_ranks: false,
         }
     }

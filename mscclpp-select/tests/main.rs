@@ -2,5 +2,6 @@
 
 mod dividing;
 mod links;
+mod prediction;
 mod select;
 mod select_everything;

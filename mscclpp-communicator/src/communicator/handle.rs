@@ -437,6 +437,7 @@ impl Communicator {
     #[track_caller]
     fn compare(&self, registry: &Registry) -> Result<(), Error> {
         let (limits, table) = (registry.launch_limits().to_string(), registry.table_fingerprint());
+        let machine = registry.machine_fingerprint();
         let version = ("version of mscclpp", env!("CARGO_PKG_VERSION"));
         let order = self.order_policy().name();
         let added = registry.added_names().unwrap_or_else(|| "none".to_owned());
@@ -447,6 +448,7 @@ impl Communicator {
             ("order of reduction", order),
             ("launch limit", &limits),
             ("tuning table", &table),
+            ("machine description", &machine),
             ("list of the program's algorithms", &added),
             algorithms,
         ];

@@ -87,6 +87,7 @@ pub(super) fn decode(words: [u64; WORDS]) -> Option<(Option<Request>, u32)> {
         ranks_per_node,
         // Calls are recorded before their devices are considered.
         max_blocks: u32::MAX,
+        machine: None,
         in_place: flag(0),
         registered: flag(1),
         alignment,

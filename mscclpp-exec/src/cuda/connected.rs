@@ -54,6 +54,13 @@ impl Executor {
         Ok(mscclpp_bootstrap::ranks_per_node(&self.group()?.nodes))
     }
 
+    /// Returns the labels of all ranks' devices, which contain their names.
+    #[doc(hidden)]
+    pub fn device_labels(&self) -> Result<Vec<String>, Error> {
+        let group = self.group()?;
+        Ok((0..self.inner.ranks).map(|rank| group.multicast(rank).0).collect())
+    }
+
     /// Returns whether all ranks are on separate devices with multicast objects, and these are not disabled.
     #[doc(hidden)]
     pub fn has_multicast(&self) -> bool {

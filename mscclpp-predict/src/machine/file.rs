@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::constants::{ConstantFile, Constants};
 use super::link::Link;
-use super::{Accuracy, Machine, MachineError, Tier, builtin, invalid};
+use super::{Accuracy, Machine, MachineError, RecognizedBy, Tier, builtin, invalid};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +19,8 @@ struct File {
     ranks_per_node: u32,
     multicast: Option<bool>,
     one_device: Option<bool>,
+    cpu: Option<bool>,
+    recognized_by: Option<RecognizedBy>,
     #[serde(default)]
     link: Vec<Link>,
     #[serde(default)]
@@ -76,6 +78,8 @@ pub(super) fn read(text: &str) -> Result<Machine, MachineError> {
         ranks_per_node: file.ranks_per_node,
         multicast: file.multicast.or(base.as_ref().map(|base| base.multicast)).unwrap_or(false),
         one_device: file.one_device.or(base.as_ref().map(|base| base.one_device)).unwrap_or(false),
+        cpu: file.cpu.or(base.as_ref().map(|base| base.cpu)).unwrap_or(false),
+        recognized_by: file.recognized_by,
         links: file.link,
         constants: Constants::read("constant", file.constant)?,
         tiers,

@@ -9,6 +9,8 @@ mod link;
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+
 pub use accuracy::Accuracy;
 pub(crate) use constants::BYTES_PER_US;
 pub use constants::{Constant, Constants};
@@ -35,6 +37,10 @@ pub struct Machine {
     /// Whether all ranks share one device, so that no link is between them. Operations in a switch have no predicted time there,
     /// since no such time was measured.
     pub one_device: bool,
+    /// Whether ranks are threads or processes of a CPU; otherwise they are GPUs.
+    pub cpu: bool,
+    /// How communicators recognize the machine; `None` if they use it only where it is named.
+    pub recognized_by: Option<RecognizedBy>,
     /// The links of a node, and from a node to what nodes share.
     pub links: Vec<Link>,
     /// The constants of the timing model.
@@ -54,7 +60,31 @@ pub struct Tier {
     pub constants: Constants,
 }
 
+/// Properties of devices by which communicators recognize a built-in machine.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecognizedBy {
+    /// Part of the name of every device.
+    pub device: String,
+    /// Ranks whose devices access the memory of each other: 1 where none does.
+    pub ranks_per_node: u32,
+}
+
 impl Machine {
+    /// Returns the name of the built-in machine that devices are: their labels, which contain their names, by rank, and the number of
+    /// ranks whose devices access the memory of each other. `None` for machines that no description recognizes.
+    pub fn recognize<'a>(labels: impl Iterator<Item = &'a str> + Clone, ranks_per_node: u32) -> Option<&'static str> {
+        let num_ranks = labels.clone().count();
+        let is_it = |text: &str| {
+            let Ok(Self { recognized_by: Some(by), ranks, .. }) = Self::parse(text) else { return false };
+            let has_devices = labels.clone().all(|label| label.contains(&by.device));
+            ranks as usize == num_ranks && by.ranks_per_node == ranks_per_node && has_devices
+        };
+        // Few descriptions have the section, so few are parsed.
+        let mut with_section = builtin::ALL.iter().filter(|(_, text)| text.contains("[recognized_by]"));
+        with_section.find(|(_, text)| is_it(text)).map(|(name, _)| *name)
+    }
+
     /// Returns the names of the built-in machines, in alphabetical order.
     pub fn names() -> impl Iterator<Item = &'static str> {
         builtin::ALL.iter().map(|(name, _)| *name)

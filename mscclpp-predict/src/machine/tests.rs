@@ -76,6 +76,18 @@ fn mistake_in_a_file_is_an_error_that_names_the_field() {
 }
 
 #[test]
+fn machine_is_recognized_by_all_its_devices() {
+    let label = "device 0 (NVIDIA GeForce RTX 4090)";
+    assert_eq!(Machine::recognize([label; 4].into_iter(), 1), Some("4xrtx4090-pcie"));
+    // Other numbers of ranks, peer access, and another device among them.
+    assert_eq!(Machine::recognize([label; 2].into_iter(), 1), None);
+    assert_eq!(Machine::recognize([label; 4].into_iter(), 4), None);
+    assert_eq!(Machine::recognize([label, label, label, "device 3 (NVIDIA L40S)"].into_iter(), 1), None);
+    let is_cpu = |name: &str| Machine::builtin(name).expect("it is built in").cpu;
+    assert!(is_cpu("cpu-2core") && !is_cpu("4xrtx4090-pcie"));
+}
+
+#[test]
 fn links_that_are_too_many_are_an_error() {
     let link = "[[link]]\nfrom = \"gpu\"\nto = \"switch\"\ngb_per_s = 1\nsource = \"s\"\n";
     let text =

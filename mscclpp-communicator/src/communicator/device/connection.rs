@@ -19,6 +19,7 @@ use mscclpp_exec::cuda::{
     self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, FlatMapping, PeerRegions,
     PeerWindow, Registration, Stream, bytes_of,
 };
+use mscclpp_select::Machine;
 
 /// How long a rank that drops its connection waits for others that may access its memory. If they do not stop, the memory is
 /// leaked.
@@ -62,6 +63,8 @@ pub(super) struct Connection {
     pub(super) multicast: bool,
     pub(super) max_blocks: u32,
     pub(super) ranks_per_node: u32,
+    /// The machine description that the devices of all ranks were recognized as.
+    pub(super) machine: Option<&'static str>,
     pub(super) device: Device,
     pub(super) executor: Executor,
     pub(super) bootstrap: Arc<Bootstrap>,
@@ -78,6 +81,7 @@ impl Connection {
         let options = cuda::Options::default().timeout(communicator.bootstrap().options().timeout);
         let executor = Executor::connect_ranks(communicator.executor()?, &device, options)?;
         let posted = PostedCalls::new(executor.share_call_ring()?);
+        let (labels, ranks_per_node) = (executor.device_labels()?, executor.ranks_per_node()?);
         Ok(Self {
             cache: Cache::default(),
             retired: Vec::new(),
@@ -92,7 +96,8 @@ impl Connection {
             last: None,
             multicast: executor.has_multicast(),
             max_blocks: executor.max_blocks(),
-            ranks_per_node: executor.ranks_per_node()?,
+            ranks_per_node,
+            machine: Machine::recognize(labels.iter().map(String::as_str), ranks_per_node),
             timelines: Timelines::new(communicator, &device),
             device,
             executor,

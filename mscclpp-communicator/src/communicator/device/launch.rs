@@ -268,8 +268,8 @@ impl Connection {
 
     /// Returns a request with what depends on the devices.
     pub(super) fn on_device(&self, request: Request) -> Request {
-        let &Self { multicast, max_blocks, ranks_per_node, .. } = self;
-        Request { backend: Backend::Cuda, multicast, max_blocks, ranks_per_node, ..request }
+        let &Self { multicast, max_blocks, ranks_per_node, machine, .. } = self;
+        Request { backend: Backend::Cuda, multicast, max_blocks, ranks_per_node, machine, ..request }
     }
 
     /// Returns the position of memory that is registered with this communicator.
