@@ -5,6 +5,7 @@
 #   kernels/check.sh            checks the machine code for sm_90, which is that of prebuilt/; for other devices, the kernels and
 #                               specialized ones are compiled as at run time. Without a compiler it prints that it skipped and succeeds.
 #                               Rebuilds a seventh of prebuilt/, a different one each day, and compares it byte by byte
+#   kernels/check.sh --install  installs the wheels, and checks nothing
 #   kernels/check.sh --bless    rewrites resources.txt
 #   kernels/check.sh --full     checks all types for all devices, rebuilds all of prebuilt/, and compiles specialized kernels of all
 #                               built-in plans
@@ -27,6 +28,7 @@ if ! command -v nvcc >/dev/null || ! command -v cuobjdump >/dev/null; then
     fi
     PATH="$(echo "$venv"/lib/python*/site-packages/nvidia/cu13/bin):$PATH"
 fi
+[ "${1:-}" != --install ] || exit 0
 
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
