@@ -69,6 +69,18 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
         "await_counter(launch, area_of(launch, rank).row(sequence, peer), sequence + 1, WaitKind::kCounts, peer);",
         "",
     ),
+    (
+        "partial_sums_not_awaited",
+        "row_norm.h",
+        "RowPartials& own = row_partials();\n  dev_sync();",
+        "RowPartials& own = row_partials();",
+    ),
+    (
+        "residual_of_the_first_row",
+        "row_norm.h",
+        "return place.number * row_state().params.row;",
+        "return 0 * place.number;",
+    ),
 ];
 
 /// Bugs of switch channels with multicast objects, in the same form.

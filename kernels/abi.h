@@ -83,6 +83,7 @@ enum class Opcode : uint8_t {
   kLoop = 17,
   kExchangeCounts = 18,
   kCopyCounted = 19,
+  kRowNorm = 20,
 };
 
 /// How two elements are combined.
@@ -398,6 +399,38 @@ static_assert(sizeof(CountReport) == 64 &&
                   offsetof(CountReport, reserved) == 56,
               "CountReport differs from the host's");
 
+/// What a rank passes to the row norms of a launch.
+struct RowParams {
+  /// Addresses of the residual, gamma, and what is written besides the output: sums, quantized rows and their scales; 0: none.
+  uint64_t residual;
+  uint64_t gamma;
+  uint64_t residual_out;
+  uint64_t quantized;
+  uint64_t scales;
+  /// Bits of floats: what is added to the mean of the squares, and to gamma; the factor of quantized rows without scales of
+  /// their own.
+  uint32_t eps;
+  uint32_t bias;
+  uint32_t factor;
+  /// Not 0: rows are normalized, otherwise the residual is added only.
+  uint32_t normalizes;
+  /// Bytes of a row.
+  uint64_t row;
+};
+static_assert(sizeof(RowParams) == 64 &&
+                  alignof(RowParams) == 8 &&
+                  offsetof(RowParams, residual) == 0 &&
+                  offsetof(RowParams, gamma) == 8 &&
+                  offsetof(RowParams, residual_out) == 16 &&
+                  offsetof(RowParams, quantized) == 24 &&
+                  offsetof(RowParams, scales) == 32 &&
+                  offsetof(RowParams, eps) == 40 &&
+                  offsetof(RowParams, bias) == 44 &&
+                  offsetof(RowParams, factor) == 48 &&
+                  offsetof(RowParams, normalizes) == 52 &&
+                  offsetof(RowParams, row) == 56,
+              "RowParams differs from the host's");
+
 /// A queue from the thread blocks of a rank to the host's proxy.
 struct Fifo {
   /// Address of the `Trigger`s, in mapped host memory.
@@ -502,7 +535,8 @@ struct LaunchParams {
   /// For each multicast group of the device, the distances from the input and from the output of the first member that
   /// operations name to the multicast address of the same bytes; 0: there is none.
   uint64_t multicast[8];
-  /// Addresses of input and output of every rank; with counts, then a `CountParams` of every rank.
+  /// Addresses of input and output of every rank; with counts, then a `CountParams` of every rank; with rows, then the first rank
+  /// of this process, and a `RowParams` of each of its ranks.
   uint64_t bases[64];
   /// Addresses of plain scratch and packets of every rank.
   uint64_t scratch_bases[64];
@@ -560,5 +594,5 @@ static_assert(sizeof(LaunchParams) == 2384 &&
 }  // namespace mscclpp
 
 /// Name of a kernel that only modules with everything above have.
-#define MSCCLPP_ABI mscclpp_abi_54fa8fb963ae677e
-#define MSCCLPP_ABI_NAME "mscclpp_abi_54fa8fb963ae677e"
+#define MSCCLPP_ABI mscclpp_abi_dc082384633a935b
+#define MSCCLPP_ABI_NAME "mscclpp_abi_dc082384633a935b"

@@ -68,4 +68,8 @@ DEV uint64_t dev_now() {
 /// Runs once between two polls.
 DEV void dev_relax() {}
 
+/// Quotient and square root, rounded to nearest whatever the compiler's options.
+DEV float dev_divide(float dividend, float divisor) { return __fdiv_rn(dividend, divisor); }
+DEV float dev_sqrt(float value) { return __fsqrt_rn(value); }
+
 #endif

@@ -8,6 +8,7 @@
 #include "channel.h"
 #include "counts.h"
 #include "load_cache.h"
+#include "row_norm.h"
 #include "switch.h"
 
 namespace mscclpp {
@@ -266,12 +267,22 @@ DEV void enter_loop(const LaunchParams& launch, const Instr& header) {
   pc() += 1;
 }
 
-/// Executes the current instruction, which depends on counts, and advances to the next one. It is read from the plan's table: values that
-/// the interpreter kept for this call would take registers of all others. `size`: bytes of an element.
-DEV_CALL void execute_counted(const LaunchParams& launch, uint32_t size) {
+/// Executes the current instruction, which depends on what ranks pass to the launch, and advances to the next one. It is read from the
+/// plan's table: values that the interpreter kept for this call would take registers of all others.
+template <typename Arith>
+DEV_CALL void execute_passed(const LaunchParams& launch) {
+  using T = typename Arith::T;
   const Instr& instr = all_instrs(launch)[pc()];
-  if (instr.opcode == Opcode::kExchangeCounts) exchange_counts(launch, size, instr.flags & kFlagPacked);
-  else copy_counted(launch, instr, size);
+  if (instr.opcode == Opcode::kExchangeCounts) {
+    exchange_counts(launch, sizeof(T), instr.flags & kFlagPacked);
+  } else if (instr.opcode == Opcode::kCopyCounted) {
+    copy_counted(launch, instr, sizeof(T));
+  } else if constexpr (kHasRows<T>) {
+    uint64_t at, len;
+    range_of_iteration(launch, pc() - cache().first, at, len);
+    begin_rows(launch, instr.operands, instr.operands + 1, at, len);
+    norm_rows(launch, [](uint32_t turn) { return SeparatePasses<T>{turn}; });
+  }
   advance_pc(launch);
 }
 
@@ -281,7 +292,7 @@ DEV void execute_next(const LaunchParams& launch) {
   const uint32_t number = pc() - cache().first;
   const Instr& instr = cache().instrs[number];
   if (instr.opcode == Opcode::kLoop) return enter_loop(launch, instr);
-  if (instr.opcode >= Opcode::kExchangeCounts) return execute_counted(launch, sizeof(typename Arith::T));
+  if (instr.opcode >= Opcode::kExchangeCounts) return execute_passed<Arith>(launch);
   uint64_t at, len;
   range_of_iteration(launch, number, at, len);
   execute<Arith>(launch, instr, cache().ranges[number], at, len);

@@ -319,6 +319,21 @@ DEV_CALL void reduce_packets_aligned(const LaunchParams& launch, uint32_t first,
   }
 }
 
+/// The rows of the operand at index `first` of the cache, normalized, into the one after it. Rows of which each thread has few vectors are
+/// read once, and stored once.
+template <typename Arith>
+DEV_CALL void norm_rows_aligned(const LaunchParams& launch, uint32_t first, ByteRange bytes) {
+  using T = typename Arith::T;
+  constexpr uint32_t kKept = 4;
+  const uint32_t src = cache().first_operand + first;
+  begin_rows(launch, src, src + 1, bytes.at, bytes.len);
+  if (row_state().params.row <= 16 * kKept * row_state().threads) {
+    norm_rows(launch, [](uint32_t turn) { return RowPasses<T, kKept>{row_place(turn), {}}; });
+  } else {
+    norm_rows(launch, [](uint32_t turn) { return SeparatePasses<T>{turn}; });
+  }
+}
+
 /// Packets by a switch, from the instruction in the plan's table, since nothing in it can be unrolled.
 DEV_CALL void forward_by_switch_aligned(const LaunchParams& launch, ByteRange bytes) {
   forward_by_switch(launch, all_instrs(launch)[pc()], bytes.at, bytes.len);

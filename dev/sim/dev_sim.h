@@ -154,6 +154,8 @@ DEV void dev_sync() { sim_meet(false); }
 DEV uint32_t dev_sync_count(bool predicate) { return sim_meet(predicate); }
 DEV uint64_t dev_now() { return sim_now(); }
 DEV void dev_relax() { sim_yield(true); }
+DEV float dev_divide(float dividend, float divisor) { return dividend / divisor; }
+DEV float dev_sqrt(float value) { return __builtin_sqrtf(value); }
 
 /// What a load from a table, or a relaxed one of a word, returned. Its conversion to the value is the use of it.
 template <typename T>

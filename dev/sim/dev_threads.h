@@ -61,6 +61,8 @@ DEV uint32_t dev_blocks() { return sim_thread->blocks; }
 DEV void dev_sync() { threads_meet(false); }
 DEV uint32_t dev_sync_count(bool predicate) { return threads_meet(predicate); }
 DEV void dev_relax() { sched_yield(); }
+DEV float dev_divide(float dividend, float divisor) { return dividend / divisor; }
+DEV float dev_sqrt(float value) { return __builtin_sqrtf(value); }
 DEV uint64_t dev_now() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -74,7 +74,7 @@ macro_rules! headers {
 
 headers! {
     "abi.h" "channel.h" "clear.h" "copy.h" "counts.h" "dev.h" "divide.h" "executor.h" "instr_cache.h" "load_cache.h"
-    "mscclpp_channels.h" "multicast.h" "number.h" "operand.h" "packet.h" "reduce.h" "spans.h" "specialized.h" "switch.h" "sync.h" "vector.h" "wait.h"
+    "mscclpp_channels.h" "multicast.h" "number.h" "operand.h" "packet.h" "reduce.h" "row_norm.h" "spans.h" "specialized.h" "switch.h" "sync.h" "vector.h" "wait.h"
 }
 
 /// The source of the kernels of one pair of types, which the macros `MSCCLPP_T` and `MSCCLPP_A` name.

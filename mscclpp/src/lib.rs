@@ -109,8 +109,9 @@ pub mod runtime {
     #[cfg(feature = "cuda")]
     pub mod cuda {
         pub use mscclpp_exec::cuda::{
-            Buffers, Device, DeviceBuffer, DeviceCounts, DeviceMut, DeviceRef, DeviceSlice, DeviceVec, DeviceView,
-            DeviceViewMut, Event, Executor, Graph, Options, PreparedPlan, Properties, Registered, Stream,
+            Buffers, Device, DeviceBuffer, DeviceCounts, DeviceMut, DeviceRef, DeviceRowNorm, DeviceSlice, DeviceVec,
+            DeviceView, DeviceViewMut, Event, Executor, Graph, Options, PreparedPlan, Properties, Registered,
+            RowOperands, Stream,
         };
 
         /// Tensors of other libraries.

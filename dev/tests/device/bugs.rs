@@ -14,6 +14,7 @@ use mscclpp_exec::{DataType, Message};
 use super::CACHE;
 use super::bits::Pair;
 use super::counts;
+use super::row_norms;
 use super::seeds::some_seed_finds;
 
 pub(crate) fn tests() -> Vec<Trial> {
@@ -61,6 +62,7 @@ fn run(device: &Device, prepare: PrepareOptions) -> Result<(), Failed> {
     }
     if !prepare.specialize {
         counts::exchange(device, short)?;
+        row_norms::normalize(device, short)?;
     }
     Ok(())
 }

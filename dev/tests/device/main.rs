@@ -15,6 +15,7 @@ mod counts;
 mod graphs;
 mod native;
 mod plans;
+mod row_norms;
 mod specialized;
 mod stalls;
 mod streams;

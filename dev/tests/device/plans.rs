@@ -13,6 +13,7 @@ use mscclpp_exec::{DataType, Message, cpu};
 
 use super::bits::{Pair, anywhere};
 use super::filetests::{self, FileTest};
+use super::row_norms;
 use super::{Rig, Test, at};
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -94,6 +95,9 @@ fn every_machine(rig: &Rig, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> 
 fn of_file_test(rig: &Rig, test: &FileTest) -> Result<(), Failed> {
     let tree = test.plan();
     let plan = Plan::new(&tree);
+    if tree.collective.rows {
+        return row_norms::normalizes_rows(rig, &plan);
+    }
     check(rig, &plan)?;
     let world = Executor::new(&rig.device, plan.num_ranks());
     for count in [1, 53] {

@@ -12,7 +12,8 @@ use super::devices::seeds_of_case;
 use super::suite::STALL_TIMEOUT;
 use super::{
     CACHE, Rig, Test, accesses, at, bugs, capture_modes, communicator, connections, counts, deadlocks, devices, faults,
-    machines, mock, nodes, planted, processes, prologue, rehearsal, starts, suite, switches, tensors, threads,
+    machines, mock, nodes, planted, processes, prologue, rehearsal, row_norms, starts, suite, switches, tensors,
+    threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -84,6 +85,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         prologue::tests(),
         devices::tests(seeds.clone()),
         counts::on_several_devices(seeds.clone()),
+        row_norms::on_simulator(seeds.clone()),
         tensors::tests(),
         machines::tests(),
         rehearsal::tests(),

@@ -111,31 +111,20 @@ impl<'a, T: Element> RowNorm<'a, T> {
     /// [`RowsError::Operand`], [`RowsError::Scale`].
     #[doc(hidden)]
     pub fn lend(self, rank: u32, output: &View, hidden: u64) -> Result<(RowCall, [Loan<'a>; ROW_SLICES]), Error> {
-        let elements = output.len / size_of::<T>() as u64;
-        let rows = elements.checked_div(hidden).unwrap_or(0);
-        let mut wrong = None;
-        let mut check = |operand: &'static str, found: usize, expected: u64| {
-            if found as u64 != expected && wrong.is_none() {
-                wrong = Some(RowsError::Operand { rank, operand, expected, found: found as u64 });
-            }
+        let (scale, scales) = match &self.quantized {
+            Some((_, Scale::One(one))) => (*one, None),
+            Some((_, Scale::Rows(scales))) => (0.0, Some(scales.len() as u64)),
+            None => (0.0, None),
         };
-        self.residual.iter().for_each(|residual| check("the residual", residual.len(), elements));
-        self.residual_out.iter().for_each(|sums| check("the output of the residual", sums.len(), elements));
-        self.gamma.iter().for_each(|gamma| check("gamma", gamma.len(), hidden));
-        let mut scale = 0.0;
-        if let Some((quantized, scales)) = &self.quantized {
-            check("the output of quantized rows", quantized.len(), elements);
-            match scales {
-                Scale::One(one) => scale = *one,
-                Scale::Rows(scales) => check("the output of scales", scales.len(), rows),
-            }
-            if matches!(scales, Scale::One(_)) && !(scale.is_finite() && scale > 0.0) {
-                wrong = wrong.or(Some(RowsError::Scale { rank, scale: scale.to_string() }));
-            }
-        }
-        if let Some(wrong) = wrong {
-            return Err(wrong.into());
-        }
+        let lengths = RowLengths {
+            residual: self.residual.map(|residual| residual.len() as u64),
+            residual_out: self.residual_out.as_ref().map(|sums| sums.len() as u64),
+            gamma: self.gamma.map(|gamma| gamma.len() as u64),
+            quantized: self.quantized.as_ref().map(|(rows, _)| rows.len() as u64),
+            scales,
+            scale,
+        };
+        lengths.check(rank, output.len / size_of::<T>() as u64, hidden)?;
         let call = RowCall { eps: self.eps, bias: self.bias, factor: 1.0 / scale, in_place: self.in_place };
         let read = |list: Option<&'a [T]>| Loan::Read(list.map_or(&[], bytemuck::cast_slice));
         let write = |list: Option<&'a mut [T]>| Loan::Write(list.map_or(&mut [], bytemuck::cast_slice_mut));
@@ -150,6 +139,45 @@ impl<'a, T: Element> RowNorm<'a, T> {
             ),
         };
         Ok((call, [read(self.residual), read(self.gamma), write(self.residual_out), quantized, scales]))
+    }
+}
+
+/// Numbers of elements of the operands that a rank passes to its row norms, and the scale of quantized rows without scales of their own.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names are those of the operands")]
+pub struct RowLengths {
+    pub residual: Option<u64>,
+    pub residual_out: Option<u64>,
+    pub gamma: Option<u64>,
+    pub quantized: Option<u64>,
+    pub scales: Option<u64>,
+    pub scale: f32,
+}
+
+impl RowLengths {
+    /// Checks them for a rank whose output has some elements, in rows of `hidden` elements.
+    ///
+    /// # Errors
+    /// [`RowsError::Operand`], [`RowsError::Scale`].
+    pub fn check(&self, rank: u32, elements: u64, hidden: u64) -> Result<(), RowsError> {
+        let rows = elements.checked_div(hidden).unwrap_or(0);
+        let operands = [
+            ("the residual", self.residual, elements),
+            ("the output of the residual", self.residual_out, elements),
+            ("gamma", self.gamma, hidden),
+            ("the output of quantized rows", self.quantized, elements),
+            ("the output of scales", self.scales, rows),
+        ];
+        for (operand, found, expected) in operands {
+            if let Some(found) = found.filter(|found| *found != expected) {
+                return Err(RowsError::Operand { rank, operand, expected, found });
+            }
+        }
+        let is_scale = self.scale.is_finite() && self.scale > 0.0;
+        if self.quantized.is_some() && self.scales.is_none() && !is_scale {
+            return Err(RowsError::Scale { rank, scale: self.scale.to_string() });
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{self as algorithms, BuiltinAlgorithm};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::RowNorm;
@@ -26,9 +26,9 @@ use super::cache::Cache;
 use super::handle::Communicator;
 use crate::metrics::CallCounters;
 
-/// Number of the types in which rows are added, and maximum elements of a row: the two are one number of plans.
+/// Number of the types in which rows are added, and maximum elements of a row: the two are one number, of 31 bits.
 const ACCUMULATORS: u32 = AccumType::F64 as u32 + 1;
-const MAX_HIDDEN: u32 = u32::MAX / ACCUMULATORS - 1;
+const MAX_HIDDEN: u32 = i32::MAX as u32 / ACCUMULATORS - 1;
 
 /// Plans that normalize rows, by elements of a row, accumulator and request.
 pub(super) type NormPlans = Cache<(Box<PreparedPlan>, Arc<CallCounters>)>;
@@ -102,32 +102,12 @@ impl Communicator {
         hidden: usize,
         norm: RowNorm<'_, T>,
     ) -> Result<(), Error> {
-        let (rank, ranks) = (self.rank(), self.num_ranks());
-        let (call, parts) = match collective {
-            CollectiveKind::ReduceScatter => ("reduce_scatter_rms_norm", ranks as usize),
-            _ => ("all_reduce_rms_norm", 1),
+        let (input, output) = match &buffers {
+            Buffers::Separate(input, output) => (Some(input.len()), output.len()),
+            Buffers::Same(buffer) => (None, buffer.len()),
         };
-        let count = match &buffers {
-            Buffers::Separate(input, output) if output.len().checked_mul(parts) == Some(input.len()) => input.len(),
-            Buffers::Separate(input, output) => {
-                let expected = match parts {
-                    1 => format!("{}, the length of the input", input.len()),
-                    _ => format!("the length {} of the input divided by {parts}", input.len()),
-                };
-                return Err(Error::Length { call, rank, what: "the output", expected, found: output.len() });
-            }
-            Buffers::Same(buffer) => buffer.len(),
-        };
-        if hidden == 0 || !count.is_multiple_of(hidden) {
-            let expected = format!("a multiple of {hidden}, the elements of a row, which is positive");
-            return Err(Error::Length { call, rank, what: "the input", expected, found: count });
-        }
-        let accumulate = self.row_accumulator;
-        let Some(variant) = u32::try_from(hidden).ok().filter(|hidden| *hidden <= MAX_HIDDEN) else {
-            let expected = format!("at most {MAX_HIDDEN} elements");
-            return Err(Error::Length { call, rank, what: "a row", expected, found: hidden });
-        };
-        let variant = variant * ACCUMULATORS + accumulate as u32;
+        let (count, row) = Lengths { input, output, hidden }.check(collective, self.rank(), self.num_ranks())?;
+        let (call, accumulate) = (call_of(collective), self.row_accumulator);
         let request = self.request::<T>(collective, count);
         let request = Request { in_place: matches!(buffers, Buffers::Same(_)), ..request };
         let mut calls = self.calls()?;
@@ -138,20 +118,21 @@ impl Communicator {
             calls.devices.post_of_host(Some(&request), place)?;
             let prepare = || {
                 self.registry()?;
-                let no_plan = |message| Error::NoPlan { rank, request: self.describe(&request), message };
-                if self.inner.bootstrap.num_nodes() > 1 {
-                    return Err(no_plan(
-                        "rows are normalized on one node; normalize the result of `all_reduce`".into(),
-                    ));
-                }
-                let (algorithm, plan) = plan(&request).map_err(no_plan)?;
+                no_plan_between_nodes(self, &request)?;
+                // A rank executes its thread blocks one after the other.
+                let Choice { algorithm, plan } = choose(&request, 1, 1).map_err(|message| Error::NoPlan {
+                    rank: self.rank(),
+                    request: self.describe(&request),
+                    message,
+                })?;
+                let algorithm = algorithm.map_or("local", BuiltinAlgorithm::name);
                 let name = format!("{call} of {count} {} in rows of {hidden}", self.element_type(T::TYPE));
                 let message =
                     Message { row: hidden as u64, packet: self.packet, accumulate, ..Message::of::<T>(count) };
                 let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
-                Ok((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
+                Ok::<_, Error>((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
             };
-            let (plan, counters) = calls.norms.get(&(variant, request), prepare, drop)?;
+            let (plan, counters) = calls.norms.get(&(variant(row, accumulate), request), prepare, drop)?;
             let started = counters.start();
             match buffers {
                 Buffers::Separate(input, output) => plan.launch_rows(input, output, norm)?,
@@ -163,27 +144,89 @@ impl Communicator {
     }
 }
 
-/// Returns the name of an algorithm for a request, and its plan; or why there is none.
-fn plan(request: &Request) -> Result<(&'static str, Plan), String> {
+/// Returns the number of plans for rows of `hidden` elements, which are added in a type.
+pub(super) fn variant(hidden: u32, accumulate: AccumType) -> u32 {
+    hidden * ACCUMULATORS + accumulate as u32
+}
+
+/// Returns the name of the call.
+pub(super) fn call_of(collective: CollectiveKind) -> &'static str {
+    if collective == CollectiveKind::ReduceScatter { "reduce_scatter_rms_norm" } else { "all_reduce_rms_norm" }
+}
+
+/// Numbers of elements of a call's buffers; in place, of the output alone.
+pub(super) struct Lengths {
+    pub(super) input: Option<usize>,
+    pub(super) output: usize,
+    pub(super) hidden: usize,
+}
+
+impl Lengths {
+    /// Returns the elements of the message, and those of a row.
+    ///
+    /// # Errors
+    /// [`Error::Length`].
+    pub(super) fn check(&self, collective: CollectiveKind, rank: u32, ranks: u32) -> Result<(usize, u32), Error> {
+        let &Self { input, output, hidden } = self;
+        let length = |what, expected, found| Error::Length { call: call_of(collective), rank, what, expected, found };
+        let parts = if collective == CollectiveKind::ReduceScatter { ranks as usize } else { 1 };
+        let count = input.unwrap_or(output);
+        if input.is_some() && output.checked_mul(parts) != Some(count) {
+            let expected = match parts {
+                1 => format!("{count}, the length of the input"),
+                _ => format!("the length {count} of the input divided by {parts}"),
+            };
+            return Err(length("the output", expected, output));
+        }
+        if hidden == 0 || !count.is_multiple_of(hidden) {
+            let expected = format!("a multiple of {hidden}, the elements of a row, which is positive");
+            return Err(length("the input", expected, count));
+        }
+        match u32::try_from(hidden) {
+            Ok(row) if row <= MAX_HIDDEN => Ok((count, row)),
+            _ => Err(length("a row", format!("at most {MAX_HIDDEN} elements"), hidden)),
+        }
+    }
+}
+
+/// Rejects a request of ranks on several nodes.
+pub(super) fn no_plan_between_nodes(communicator: &Communicator, request: &Request) -> Result<(), Error> {
+    if communicator.inner.bootstrap.num_nodes() <= 1 {
+        return Ok(());
+    }
+    let message = "rows are normalized on one node; normalize the result of `all_reduce`".into();
+    Err(Error::NoPlan { rank: communicator.rank(), request: communicator.describe(request), message })
+}
+
+/// The plan for a request, and the algorithm that it is of; a single rank has none.
+pub(super) struct Choice {
+    pub(super) algorithm: Option<&'static BuiltinAlgorithm>,
+    pub(super) plan: Plan,
+}
+
+/// Returns the plan for a request, or why there is none. `group`: thread blocks that divide the rows of a short message; `blocks`: those of
+/// other algorithms.
+pub(super) fn choose(request: &Request, group: usize, blocks: u32) -> Result<Choice, String> {
     let ranks = request.num_ranks;
     if ranks == 1 {
-        return Ok(("local", local_plan(request).map_err(|error| error.to_string())?));
+        return Ok(Choice { algorithm: None, plan: local_plan(request).map_err(|error| error.to_string())? });
     }
     let is_short =
         request.bytes <= ONE_SHOT_BYTES.0 && request.bytes.saturating_mul(u64::from(ranks)) <= ONE_SHOT_BYTES.1;
+    let group = [group];
     let (name, arguments): (_, &[usize]) = match request.collective {
         CollectiveKind::ReduceScatter => ("reducescatter_norm", &[]),
-        _ if is_short => ("allreduce_norm_one_shot", &[1]),
+        _ if is_short => ("allreduce_norm_one_shot", &group),
         _ => ("allreduce_norm_two_shot", &[]),
     };
     let algorithm = algorithms::find(name).ok_or("no algorithm")?;
     let mut spec = algorithm.spec(ranks, ranks);
     spec.collective.in_place = request.in_place;
     if arguments.is_empty() {
-        // A rank executes its thread blocks one after the other.
-        spec.collective.chunk_factor = 1;
+        spec.collective.chunk_factor = blocks;
     }
-    Ok((name, algorithm.plan(spec, arguments).map_err(|error| error.to_string())?))
+    let plan = algorithm.plan(spec, arguments).map_err(|error| error.to_string())?;
+    Ok(Choice { algorithm: Some(algorithm), plan })
 }
 
 /// Returns a plan for one rank.

@@ -116,9 +116,9 @@ fn every_operation_is_in_a_right_plan_that_all_runners_take() {
         }
     }
     let mut seen = Vec::new();
-    // Devices do not take plans whose sizes are counts, or that normalize rows.
+    // Devices do not take plans whose sizes are counts here.
     let runners = |test: &FileTest| match test.plan() {
-        plan if plan.is_counted() || plan.collective.rows => &["fuzz", "cpu"][..],
+        plan if plan.is_counted() => &["fuzz", "cpu"][..],
         _ => &["fuzz", "cpu", "device"],
     };
     let all = |test: &FileTest| runners(test).iter().all(|runner| test.runs(runner));

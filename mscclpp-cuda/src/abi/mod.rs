@@ -274,6 +274,25 @@ mscclpp_core::device_opcodes! { abi! {
             reserved: u64,
         }
 
+        /// What a rank passes to the row norms of a launch.
+        RowParams (64, 8) {
+            /// Addresses of the residual, gamma, and what is written besides the output: sums, quantized rows and their scales; 0: none.
+            residual: u64,
+            gamma: u64,
+            residual_out: u64,
+            quantized: u64,
+            scales: u64,
+            /// Bits of floats: what is added to the mean of the squares, and to gamma; the factor of quantized rows without scales of
+            /// their own.
+            eps: u32,
+            bias: u32,
+            factor: u32,
+            /// Not 0: rows are normalized, otherwise the residual is added only.
+            normalizes: u32,
+            /// Bytes of a row.
+            row: u64,
+        }
+
         /// A queue from the thread blocks of a rank to the host's proxy.
         Fifo (32, 8) {
             /// Address of the `Trigger`s, in mapped host memory.
@@ -361,7 +380,8 @@ mscclpp_core::device_opcodes! { abi! {
             /// For each multicast group of the device, the distances from the input and from the output of the first member that
             /// operations name to the multicast address of the same bytes; 0: there is none.
             multicast: [u64; 2 * MAX_GROUPS as usize],
-            /// Addresses of input and output of every rank; with counts, then a `CountParams` of every rank.
+            /// Addresses of input and output of every rank; with counts, then a `CountParams` of every rank; with rows, then the first rank
+            /// of this process, and a `RowParams` of each of its ranks.
             bases: [u64; 2 * INLINE_RANKS as usize],
             /// Addresses of plain scratch and packets of every rank.
             scratch_bases: [u64; 2 * INLINE_RANKS as usize],

@@ -553,8 +553,8 @@ impl Inner {
             return Err(Error::RankCountMismatch { plan: plan.name().to_owned(), expected, found });
         }
         let program = resolve(plan)?;
-        if program.shape.collective.rows {
-            let what = "row norms, which devices do not support, expected a plan without rows".into();
+        if program.shape.collective.rows && program.is_counted {
+            let what = "rows and counts, expected at most one of them on devices".into();
             return Err(Error::InvalidPlan { path: "the whole plan".into(), what });
         }
         let Params { scratch, .. } = self.params(&program, message)?;

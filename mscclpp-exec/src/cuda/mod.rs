@@ -44,6 +44,7 @@ mod proxy;
 mod ranges;
 mod records;
 mod report;
+mod rows;
 mod specialize;
 mod staged;
 mod switch;
@@ -96,9 +97,12 @@ pub use multicast::MulticastUnavailable;
 pub use peer_regions::PeerRegions;
 pub use peer_window::PeerWindow;
 pub use prepared_plan::PreparedPlan;
+#[doc(hidden)]
+pub use rows::LentRows;
+pub use rows::{DeviceRowNorm, RowOperands};
 pub use specialize::{NotSpecialized, specialized_source};
 #[doc(hidden)]
-pub use staged::{Access, LentCounts, Staged, StagedPart, lent_slices, part_slices};
+pub use staged::{Access, LentCounts, LentParams, Staged, StagedPart, lent_slices, part_slices};
 pub use switch::SwitchPath;
 #[doc(hidden)]
 pub use timeline::Recorder;

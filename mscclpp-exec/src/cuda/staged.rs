@@ -6,7 +6,8 @@ use mscclpp_core::collective::{Collective, CollectiveKind};
 
 use super::buffers::Binding;
 use super::counts::DeviceCounts;
-use super::prepared_plan::PreparedPlan;
+use super::prepared_plan::{PreparedPlan, RankParams};
+use super::rows::LentRows;
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
 use mscclpp_cuda::buffer::DeviceBuffer;
@@ -55,6 +56,17 @@ pub struct LentCounts<'a> {
     pub unit: u64,
 }
 
+/// What a rank passes to a launch besides its buffers.
+#[derive(Clone, Copy)]
+pub enum LentParams<'a> {
+    /// Nothing.
+    None,
+    /// Counts.
+    Counts(LentCounts<'a>),
+    /// The operands of row norms.
+    Rows(&'a LentRows<'a>),
+}
+
 /// How a launch uses memory that callers lend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -85,7 +97,8 @@ impl PreparedPlan {
         }
     }
 
-    /// Enqueues a launch of a plan with [`Access::Own`] on parts of lent memory; in place, `output` alone; with counts, if the plan has them.
+    /// Enqueues a launch of a plan with [`Access::Own`] on parts of lent memory; in place, `output` alone; with what the plan's launches need
+    /// besides.
     ///
     /// # Errors
     /// As [`launch_bound`](Self::launch_bound).
@@ -94,7 +107,7 @@ impl PreparedPlan {
         &mut self,
         input: Option<StagedPart<'_>>,
         output: StagedPart<'_>,
-        counts: Option<LentCounts<'_>>,
+        passed: LentParams<'_>,
         stream: &Stream,
     ) -> Result<(), Error> {
         let own = part_slices(input, output)?;
@@ -103,13 +116,21 @@ impl PreparedPlan {
         if !self.own_buffers_only {
             return Err(Error::Internal("a plan that accesses buffers of other ranks".into()));
         }
-        let counts = counts.map(|LentCounts { sent, received, dtype, unit }| {
-            let [sent, received] = [sent, received].map(|lent| lent.as_slice());
-            DeviceCounts { sent, received, dtype, unit }
-        });
+        let counts = match passed {
+            LentParams::Counts(LentCounts { sent, received, dtype, unit }) => {
+                let [sent, received] = [sent, received].map(|lent| lent.as_slice());
+                Some(DeviceCounts { sent, received, dtype, unit })
+            }
+            _ => None,
+        };
+        let passed = match passed {
+            LentParams::None => RankParams::None,
+            LentParams::Counts(_) => RankParams::Counts(counts.as_slice()),
+            LentParams::Rows(rows) => RankParams::Rows(std::slice::from_ref(&rows.operands)),
+        };
         // SAFETY: no operation accesses the buffers of other ranks, and those of this rank are lent memory, which exists until
-        // the launch is complete, as its trait guarantees; so are its counts.
-        unsafe { self.launch_on(ranks, counts.as_slice(), None, stream) }
+        // the launch is complete, as its trait guarantees; so are its counts and operands.
+        unsafe { self.launch_on(ranks, passed, None, stream) }
     }
 
     /// Binds the plan to the first bytes of two buffers. A call of all ranks.

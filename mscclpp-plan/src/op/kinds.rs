@@ -296,6 +296,7 @@ macro_rules! device_opcodes {
                 LOOP = 17;
                 EXCHANGE_COUNTS = 18;
                 COPY_COUNTED = 19;
+                ROW_NORM = 20;
             }
             $($rest)*
         }
@@ -319,7 +320,7 @@ impl Opcode {
         matches!(self, Self::Port { .. } | Self::PortForward | Self::PortSignal)
     }
 
-    /// Returns its number on devices: `u8::MAX`, which no instruction of devices has, for one that devices lack.
+    /// Returns its number on devices.
     pub const fn on_device(self) -> u8 {
         device_opcodes! { numbers! {} }
         match self {
@@ -341,7 +342,7 @@ impl Opcode {
             Self::Loop => LOOP,
             Self::ExchangeCounts => EXCHANGE_COUNTS,
             Self::Transfer(Transfer::CopyCounted) => COPY_COUNTED,
-            Self::Transfer(Transfer::RowNorm) => u8::MAX,
+            Self::Transfer(Transfer::RowNorm) => ROW_NORM,
         }
     }
 }

@@ -16,6 +16,7 @@ mod kernels;
 mod memory;
 mod packets;
 mod registrations;
+mod row_norms;
 mod switches;
 mod transfer_failures;
 mod transfers;
@@ -41,7 +42,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 76] = [
+    let tests: [(&str, Test); 80] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -91,6 +92,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("transfers_bring_what_was_sent", transfers::transfers_bring_what_was_sent),
         ("counts_without_room_are_reported_by_all_ranks", transfers::counts_without_room_are_reported_by_all_ranks),
         ("captured_calls_take_new_counts", transfers::captured_calls_take_new_counts),
+        ("rows_have_the_bits_of_calls_on_slices", row_norms::rows_have_the_bits_of_calls_on_slices),
+        ("compiled_kernels_normalize_rows", row_norms::compiled_kernels_normalize_rows),
+        ("captured_row_norms_replay", row_norms::captured_calls_replay),
+        ("mistakes_of_row_norms_are_reported", row_norms::mistakes_are_reported),
         ("a_rank_that_does_not_come_is_named", transfers::a_rank_that_does_not_come_is_named),
         ("calls_without_elements_are_compared", empty_calls::calls_without_elements_are_compared),
         (

@@ -15,7 +15,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_base::dtype::{DataType, Element};
 use mscclpp_base::error::Error;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{DeviceMut, DeviceRef, LentCounts, PreparedPlan};
+use mscclpp_exec::cuda::{DeviceMut, DeviceRef, LentCounts, LentParams, PreparedPlan};
 use mscclpp_select::{Algorithm, DecidedBy, Request};
 
 /// The algorithm of these calls. Other ranks access scratch only, so that input and output may be any memory.
@@ -113,7 +113,7 @@ impl Connection {
         self.check(call.stream)?;
         let request = self.on_device(Request { registered: false, ..request });
         self.post(Kind::Collective(request, [None; 2], call.forced.variant(&request)), call)?;
-        let served = self.launch_counted(call, request, memory, counts);
+        let served = self.launch_with(call, request, None, memory, LentParams::Counts(counts));
         served.map_err(|error| match error {
             Error::Driver(_) | Error::Capturing { .. } if !call.is_captured => self.fail(error),
             other => other,

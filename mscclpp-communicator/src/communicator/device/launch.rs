@@ -11,14 +11,17 @@ use super::LaunchedCall;
 use super::connection::Connection;
 use super::counted;
 use super::posted::{Kind, Position};
+use super::row_norms;
 use super::timeline::Timelines;
 use crate::communicator::Communicator;
 use crate::communicator::decide::{decide, select};
 use crate::communicator::forced::Forced;
+use crate::communicator::row_norms::call_of;
 use crate::metrics::CallCounters;
 use mscclpp_base::error::Error;
+use mscclpp_base::message::Message;
 use mscclpp_exec::cuda::{
-    Access, Binding, DeviceBuffer, Entered, Executor, Lent, LentCounts, PreparedPlan, SetUp, Staged, StagedPart,
+    Access, Binding, DeviceBuffer, Entered, Executor, Lent, LentParams, PreparedPlan, SetUp, Staged, StagedPart,
     Stream, lent_slices,
 };
 use mscclpp_select::kernels::NativeRun;
@@ -363,7 +366,7 @@ impl Connection {
         }
         let BoundPlan { plan, .. } = entry.bound_plan()?;
         if plan.access() == Access::Own {
-            plan.launch_own(input.map(part), part(output), None, call.stream)?;
+            plan.launch_own(input.map(part), part(output), LentParams::None, call.stream)?;
             entry.launched(call, launched);
             return Ok(());
         }
@@ -393,21 +396,22 @@ impl Connection {
         Ok(())
     }
 
-    /// Launches a request with counts on the device, on the memory itself.
-    pub(super) fn launch_counted(
+    /// Launches a request that passes more than buffers, on the memory itself; `hidden`: elements of the rows that it normalizes.
+    pub(super) fn launch_with(
         &mut self,
         call: &DeviceCall<'_>,
         request: Request,
+        hidden: Option<u32>,
         Memory { input, output }: Memory<'_>,
-        counts: LentCounts<'_>,
+        passed: LentParams<'_>,
     ) -> Result<(), Error> {
         let mut launched = Launched::new(request);
         let whole = |lent| -> StagedPart<'_> {
             let lent: &Lent<'_> = lent;
             StagedPart { lent, offset: 0, bytes: lent.as_slice().bytes }
         };
-        let entry = self.entry(call, request)?;
-        entry.bound_plan()?.plan.launch_own(input.map(whole), whole(output), Some(counts), call.stream)?;
+        let entry = self.entry_of(call, request, hidden)?;
+        entry.bound_plan()?.plan.launch_own(input.map(whole), whole(output), passed, call.stream)?;
         entry.launched(call, &mut launched);
         call.communicator.inner.observed.recorder.note_kernel(launched.is_specialized);
         if let Some(counters) = &launched.counters {
@@ -433,6 +437,11 @@ impl Connection {
 
     /// Returns a prepared request. The first call prepares it, which is a call of all ranks.
     fn entry(&mut self, call: &DeviceCall<'_>, request: Request) -> Result<&mut Entry, Error> {
+        self.entry_of(call, request, None)
+    }
+
+    /// Returns a prepared request; `hidden`: elements of the rows that it normalizes.
+    fn entry_of(&mut self, call: &DeviceCall<'_>, request: Request, hidden: Option<u32>) -> Result<&mut Entry, Error> {
         if !call.is_captured {
             self.drop_unused();
         }
@@ -444,8 +453,9 @@ impl Connection {
                 retired.retain(|entry| entry.is_captured);
             }
         };
-        let key = (call.forced.variant(&request), request);
-        let prepare = || prepare(executor, call, &request, posted.ring.number(), timelines.as_ref());
+        let variant = hidden.map_or_else(|| call.forced.variant(&request), |hidden| row_norms::variant(call, hidden));
+        let key = (variant, request);
+        let prepare = || prepare(executor, call, &request, hidden, posted.ring.number(), timelines.as_ref());
         let entry = cache.get(&key, prepare, retire)?;
         if let Prepared::Plan(bound) = &mut entry.prepared {
             bound.plan.set_timeout(call.communicator.timeout());
@@ -473,19 +483,25 @@ pub(super) fn pieces(staging_limit: u64, request: &Request) -> impl Iterator<Ite
     lengths.into_iter().filter(|bytes| *bytes > 0).map(move |bytes| Request { bytes, ..request })
 }
 
-/// Selects the algorithm of a request and prepares its plan, in the rank's call with a number. A call of all ranks.
+/// Selects the algorithm of a request and prepares its plan, in the rank's call with a number; `hidden`: elements of the rows that it
+/// normalizes. A call of all ranks.
 fn prepare(
     executor: &Executor,
     call: &DeviceCall<'_>,
     request: &Request,
+    hidden: Option<u32>,
     number: u64,
     timelines: Option<&Timelines>,
 ) -> Result<Entry, Error> {
     let _set_up = call.set_up()?;
     let _part = place::enter_call(number, || call.communicator.describe(request) + &call.forced.describe(request));
     let rank = call.communicator.rank();
-    let (algorithm, decided_by, plan) = match request.collective {
-        CollectiveKind::AllToAllV => {
+    let (algorithm, decided_by, plan) = match (hidden, request.collective) {
+        (Some(hidden), _) => {
+            let (algorithm, decided_by, plan) = row_norms::decide(rank, request, hidden)?;
+            (algorithm, decided_by, Some(plan))
+        }
+        (None, CollectiveKind::AllToAllV) => {
             let (algorithm, decided_by, plan) = counted::decide(rank, request)?;
             (algorithm, decided_by, Some(plan))
         }
@@ -498,7 +514,14 @@ fn prepare(
     let prepared = match plan {
         Some(plan) => {
             let options = call.kernels.options(request.prepare_options());
-            let mut plan = executor.prepare_with_options(&plan, request.message(), options)?;
+            let message = match hidden {
+                Some(hidden) => {
+                    let accumulate = call.communicator.row_accumulator;
+                    Message { row: hidden.into(), accumulate, ..request.message() }
+                }
+                None => request.message(),
+            };
+            let mut plan = executor.prepare_with_options(&plan, message, options)?;
             if let Some(timelines) = timelines {
                 timelines.record(&mut plan);
             }
@@ -510,7 +533,8 @@ fn prepare(
         }
     };
     let counters = &call.communicator.inner.observed.counters;
-    let counters = counters.of_calls(request.collective.name(), algorithm.name());
+    let name = hidden.map_or(request.collective.name(), |_| call_of(request.collective));
+    let counters = counters.of_calls(name, algorithm.name());
     Ok(Entry { prepared, algorithm, decided_by, counters, is_captured: false })
 }
 

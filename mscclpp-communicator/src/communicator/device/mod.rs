@@ -8,6 +8,7 @@ mod failure;
 mod kernels;
 mod launch;
 mod posted;
+mod row_norms;
 mod served;
 mod timeline;
 mod transfers;

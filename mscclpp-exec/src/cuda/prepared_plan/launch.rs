@@ -10,9 +10,10 @@ use crate::cuda::buffers::{Binding, Buffers};
 use crate::cuda::counts::DeviceCounts;
 use crate::cuda::last_launch::LastLaunch;
 use crate::cuda::proxy::Proxies;
+use crate::cuda::rows::RowOperands;
 use crate::cuda::specialize::VECTOR;
 use crate::cuda::timeline::Recording;
-use mscclpp_base::error::Error;
+use mscclpp_base::error::{Error, RowsError};
 use mscclpp_cuda::abi;
 use mscclpp_cuda::device::stream::{Lane, Stream};
 use mscclpp_cuda::driver::{Driver, DriverError, Handle};
@@ -20,6 +21,14 @@ use mscclpp_cuda::slice::DeviceSlice;
 
 /// Threads of a block, and blocks per rank, of the kernel that divides the sums of an average.
 const DIVIDE: (u32, u32) = (512, 16);
+
+/// What the ranks of this process pass to a launch besides their buffers, ascending.
+#[derive(Clone, Copy)]
+pub(in crate::cuda) enum RankParams<'a> {
+    None,
+    Counts(&'a [DeviceCounts]),
+    Rows(&'a [RowOperands]),
+}
 
 impl PreparedPlan {
     /// Enqueues a launch on a stream, on buffers that [`PreparedPlan::buffers`] made for this or an equal prepared
@@ -43,6 +52,22 @@ impl PreparedPlan {
         unsafe { self.launch_bound(&buffers.binding, stream) }
     }
 
+    /// Enqueues a launch of a plan that normalizes rows as [`launch_buffers`](Self::launch_buffers) does, by a norm without residual and gamma.
+    ///
+    /// # Errors
+    /// Those of [`launch_buffers`](Self::launch_buffers); [`Error::Rows`].
+    #[doc(hidden)]
+    pub fn launch_buffers_normalized(&mut self, buffers: &mut Buffers, eps: f32, stream: &Stream) -> Result<(), Error> {
+        let (expected, found) = (self.params.message.dtype, buffers.dtype);
+        if expected != found {
+            return Err(Error::ElementType { expected, found });
+        }
+        let rows = RowOperands { eps: Some(eps), ..RowOperands::default() };
+        let rows = vec![rows; self.world.local().count()];
+        // SAFETY: as in `launch_buffers`; there are no operands.
+        unsafe { self.launch_rows(&buffers.binding, &rows, stream) }
+    }
+
     /// Enqueues a launch on a stream, on the memory that [`bind`](Self::bind) bound for this or an equal prepared plan,
     /// and returns immediately. A binding for another plan of the same lengths is used without multicast objects.
     ///
@@ -55,7 +80,7 @@ impl PreparedPlan {
         self.world.check_same(&binding.world)?;
         let distances = binding.distances(&self.context);
         // SAFETY: guaranteed by the caller; ranks of other processes guarantee it for their memory.
-        unsafe { self.launch_on(binding.slices.iter().copied(), &[], distances, stream) }
+        unsafe { self.launch_on(binding.slices.iter().copied(), RankParams::None, distances, stream) }
     }
 
     /// Enqueues a launch of a plan whose sizes are counts, as [`launch_bound`](Self::launch_bound) does: with counts of each rank of this
@@ -79,7 +104,28 @@ impl PreparedPlan {
     ) -> Result<(), Error> {
         self.world.check_same(&binding.world)?;
         // SAFETY: guaranteed by the caller; ranks of other processes guarantee it for their memory.
-        unsafe { self.launch_on(binding.slices.iter().copied(), counts, None, stream) }
+        unsafe { self.launch_on(binding.slices.iter().copied(), RankParams::Counts(counts), None, stream) }
+    }
+
+    /// Enqueues a launch of a plan that normalizes rows, as [`launch_bound`](Self::launch_bound) does: with the operands of each rank of
+    /// this process, ascending.
+    ///
+    /// # Errors
+    /// Those of [`launch_bound`](Self::launch_bound); [`Error::Rows`].
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch), for the memory that the ranks of this process bound and for that of the operands, whose addresses
+    /// are multiples of the size of their elements.
+    pub unsafe fn launch_rows(
+        &mut self,
+        binding: &Binding,
+        rows: &[RowOperands],
+        stream: &Stream,
+    ) -> Result<(), Error> {
+        self.world.check_same(&binding.world)?;
+        let distances = binding.distances(&self.context);
+        // SAFETY: guaranteed by the caller; ranks of other processes guarantee it for their memory.
+        unsafe { self.launch_on(binding.slices.iter().copied(), RankParams::Rows(rows), distances, stream) }
     }
 
     /// Enqueues a launch on a stream, on any memory that the devices can access, and returns immediately: for each rank
@@ -101,17 +147,17 @@ impl PreparedPlan {
         stream: &Stream,
     ) -> Result<(), Error> {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.launch_on(ranks, &[], None, stream) }
+        unsafe { self.launch_on(ranks, RankParams::None, None, stream) }
     }
 
-    /// Enqueues a launch; `counts`: of the ranks of this process; `distances`: to the multicast addresses of the memory, by device.
+    /// Enqueues a launch; `passed`: by the ranks of this process; `distances`: to the multicast addresses of the memory, by device.
     ///
     /// # Safety
     /// As for [`launch`](Self::launch); the distances must be those of this memory.
     pub(in crate::cuda) unsafe fn launch_on(
         &mut self,
         ranks: impl Iterator<Item = [DeviceSlice; 2]>,
-        counts: &[DeviceCounts],
+        passed: RankParams<'_>,
         distances: Option<&[abi::Distances]>,
         stream: &Stream,
     ) -> Result<(), Error> {
@@ -125,9 +171,13 @@ impl PreparedPlan {
                 false => self.recover(stream),
             });
         }
-        let is_counted = self.context.program.is_counted;
-        if is_counted == counts.is_empty() {
-            return Err(Error::CountMode { plan: self.context.program.plan.name().to_owned(), counted: is_counted });
+        let (is_counted, rows) = (self.context.program.is_counted, self.collective().rows);
+        let plan = || self.context.program.plan.name().to_owned();
+        if is_counted != matches!(passed, RankParams::Counts([_, ..])) {
+            return Err(Error::CountMode { plan: plan(), counted: is_counted });
+        }
+        if rows != matches!(passed, RankParams::Rows(_)) {
+            return Err(RowsError::Mode { plan: plan(), rows }.into());
         }
         self.bases.clear();
         self.counts.clear();
@@ -144,8 +194,10 @@ impl PreparedPlan {
             return Err(Error::BufferCount { buffer: "input and output", expected, found });
         }
         let low_bits = self.bases.iter().fold(0, |all, base| all | base) % VECTOR;
-        if is_counted {
-            self.add_counts(counts)?;
+        match passed {
+            RankParams::None => {}
+            RankParams::Counts(counts) => self.add_counts(counts)?,
+            RankParams::Rows(rows) => self.add_rows(rows)?,
         }
         let launches = self.parts.iter_mut().map(|part| &mut part.launch);
         self.places.fill(&mut self.placed, self.context.program.double_scratch, launches);
@@ -177,6 +229,19 @@ impl PreparedPlan {
             *params = counts.params(rank, self.world.ranks, [params.input, params.output])?;
         }
         self.bases.extend_from_slice(bytemuck::cast_slice(&self.counts));
+        Ok(())
+    }
+
+    /// Adds the operands of row norms of the ranks of this process to the parameters of the launch.
+    fn add_rows(&mut self, rows: &[RowOperands]) -> Result<(), Error> {
+        let (expected, found) = (self.world.local().count(), rows.len());
+        if expected != found {
+            return Err(Error::BufferCount { buffer: "row norms", expected: expected as u32, found });
+        }
+        self.bases.push(self.rank().into());
+        for ((rank, _), rows) in self.world.local().zip(rows) {
+            self.bases.extend_from_slice(bytemuck::cast_slice(&[rows.params(rank, &self.params)?]));
+        }
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use mscclpp_core::collective::Collective;
 use mscclpp_core::types::ReduceOp;
 
 pub(super) use self::bind::Switches;
+pub(super) use self::launch::RankParams;
 pub(super) use self::prepare::check_co_resident;
 use super::addresses::Tables;
 use super::executor::{Executor, Inner};
@@ -48,7 +49,7 @@ pub struct PreparedPlan {
     pub(in crate::cuda) parts: Vec<Part>,
     /// Input and output of every rank: index of its allocation, and the first byte in it.
     sides: Vec<[(usize, u64); 2]>,
-    /// Addresses of every rank's input and output in the current launch; with counts, then what ranks pass, as words.
+    /// Addresses of every rank's input and output in the current launch, then what ranks pass, as words.
     bases: Vec<u64>,
     counts: Vec<abi::CountParams>,
     /// Whether specialized kernels take buffers at any address.

@@ -225,6 +225,7 @@ impl Writer<'_> {
             Opcode::FORWARD => format!("forward_aligned<{dsts}>(launch, {first}, "),
             Opcode::SWITCH => format!("reduce_by_switch_aligned<{combined}>(launch, {first}, "),
             Opcode::SWITCH_FORWARD => "forward_by_switch_aligned(launch, ".to_owned(),
+            Opcode::ROW_NORM => format!("norm_rows_aligned<Arith>(launch, {first}, "),
             Opcode::PORT => format!("port_aligned<false>(launch, {first}, "),
             Opcode::PORT_FORWARD => format!("port_aligned<true>(launch, {first}, "),
             // `REDUCE`: `is_supported` holds for no other opcode that is left.
@@ -273,6 +274,7 @@ fn is_transfer(opcode: Opcode) -> bool {
             | Opcode::UNPACK
             | Opcode::FORWARD
             | Opcode::REDUCE
+            | Opcode::ROW_NORM
             | Opcode::SWITCH
             | Opcode::SWITCH_FORWARD
     )

@@ -1,0 +1,136 @@
+//! Sums of all ranks with normalized rows on device memory: the bits of the calls on slices.
+
+use libtest_mimic::Failed;
+use mscclpp_communicator::{Communicator, KernelPolicy};
+use mscclpp_exec::cuda::{Device, DeviceRowNorm, DeviceVec};
+use mscclpp_exec::error::RowsError;
+use mscclpp_exec::{E4m3, Error, RowNorm};
+
+use super::{each_on, failure, group_options, on_devices};
+use crate::processes::machine_options;
+
+const HIDDEN: usize = 72;
+
+/// Element `i` of what a rank has.
+fn element(rank: u32, i: usize) -> f32 {
+    ((i * 7 + 3 * rank as usize) % 31) as f32 / 8.0 - 1.5
+}
+
+fn input(rank: u32, rows: usize) -> Vec<f32> {
+    (0..rows * HIDDEN).map(|i| element(rank, i)).collect()
+}
+
+/// All calls, compared with those on slices.
+pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
+    let (stream, rank, ranks) = (device.stream()?, comm.rank(), comm.num_ranks() as usize);
+    let on = comm.on(&stream);
+    let gamma: Vec<f32> = (0..HIDDEN).map(|i| i as f32 / 64.0).collect();
+    let factors = DeviceVec::from_slice(device, &gamma)?;
+    // Up to and beyond the size at which another algorithm serves the call.
+    for rows in [0, 1, 5, 250] {
+        let (values, len) = (input(rank, rows), rows * HIDDEN);
+        let (mut output, mut sums) = (vec![0.0; len], vec![1.0; len]);
+        let (mut quantized, mut scales) = (vec![E4m3(0); len], vec![0.0; rows]);
+        let norm = RowNorm::new(1e-6).bias(1.0).gamma(&gamma).residual_in_place(&mut sums);
+        let norm = norm.quantized_by_row(&mut quantized, &mut scales);
+        comm.all_reduce_rms_norm(&values, &mut output, HIDDEN, norm)?;
+
+        let (from, mut to) = (DeviceVec::from_slice(device, &values)?, DeviceVec::<f32>::new(device, len)?);
+        let mut residual = DeviceVec::from_slice(device, &vec![1.0_f32; len])?;
+        let (mut rows_of_e4m3, mut of_rows) = (DeviceVec::<E4m3>::new(device, len)?, DeviceVec::new(device, rows)?);
+        let norm = DeviceRowNorm::new(1e-6).bias(1.0).gamma(&factors).residual_in_place(&mut residual);
+        let norm = norm.quantized_by_row(&mut rows_of_e4m3, &mut of_rows);
+        on.all_reduce_rms_norm(&from, &mut to, HIDDEN, norm)?;
+        let mut in_place = DeviceVec::from_slice(device, &values)?;
+        let ones = DeviceVec::from_slice(device, &vec![1.0_f32; len])?;
+        let mut other = DeviceVec::<f32>::new(device, len)?;
+        let norm = DeviceRowNorm::new(1e-6).bias(1.0).gamma(&factors).residual(&ones).residual_out(&mut other);
+        on.all_reduce_rms_norm_in_place(&mut in_place, HIDDEN, norm)?;
+        on.synchronize()?;
+        assert_eq!((to.to_vec()?, residual.to_vec()?), (output.clone(), sums.clone()), "{rows} rows");
+        assert_eq!((rows_of_e4m3.to_vec()?, of_rows.to_vec()?), (quantized, scales), "{rows} rows");
+        assert_eq!((in_place.to_vec()?, other.to_vec()?), (output, sums), "{rows} rows in place");
+
+        let values = input(rank, rows * ranks);
+        let mut output = vec![0.0; len];
+        comm.reduce_scatter_rms_norm(&values, &mut output, HIDDEN, RowNorm::new(0.5))?;
+        let from = DeviceVec::from_slice(device, &values)?;
+        on.reduce_scatter_rms_norm(&from, &mut to, HIDDEN, DeviceRowNorm::new(0.5))?;
+        on.synchronize()?;
+        assert_eq!(to.to_vec()?, output, "{rows} rows of a part");
+    }
+    Ok(comm.barrier()?)
+}
+
+pub(super) fn rows_have_the_bits_of_calls_on_slices(seed: u64) -> Result<(), Failed> {
+    for (ranks, devices) in [(1, 1), (2, 2), (3, 2)] {
+        on_devices(seed, ranks, devices, work)?;
+    }
+    Ok(())
+}
+
+pub(super) fn compiled_kernels_normalize_rows(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        comm.set_kernel_policy(KernelPolicy::Wait);
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let (from, mut to) =
+            (DeviceVec::from_slice(device, &input(comm.rank(), 4))?, DeviceVec::new(device, 4 * HIDDEN)?);
+        on.all_reduce_rms_norm(&from, &mut to, HIDDEN, DeviceRowNorm::new(1e-6))?;
+        on.synchronize()?;
+        let mut expected = vec![0.0; 4 * HIDDEN];
+        comm.all_reduce_rms_norm(&input(comm.rank(), 4), &mut expected, HIDDEN, RowNorm::new(1e-6))?;
+        assert_eq!(to.to_vec()?, expected);
+        Ok(())
+    })
+}
+
+/// A layer that is captured: its graph takes what is in memory at each launch.
+pub(super) fn captured_calls_replay(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank());
+        let on = comm.on(&stream);
+        let mut from = DeviceVec::<f32>::new(device, 3 * HIDDEN)?;
+        let (mut to, mut residual) = (DeviceVec::<f32>::new(device, 3 * HIDDEN)?, DeviceVec::new(device, 3 * HIDDEN)?);
+        let graph = stream.capture(|captured| {
+            let norm = DeviceRowNorm::new(1e-6).residual_in_place(&mut residual);
+            comm.on(captured).all_reduce_rms_norm(&from, &mut to, HIDDEN, norm)
+        })?;
+        let (mut sums, mut output) = (vec![0.0; 3 * HIDDEN], vec![0.0; 3 * HIDDEN]);
+        for turn in 0..4 {
+            let values = input(rank + turn, 3);
+            stream.copy(&DeviceVec::from_slice(device, &values)?, &mut from)?;
+            // SAFETY: the communicator and the memory live longer than the graph's launches.
+            unsafe { graph.launch(&stream)? };
+            on.synchronize()?;
+            comm.all_reduce_rms_norm(&values, &mut output, HIDDEN, RowNorm::new(1e-6).residual_in_place(&mut sums))?;
+            assert_eq!((to.to_vec()?, residual.to_vec()?), (output.clone(), sums.clone()), "turn {turn}");
+        }
+        Ok(())
+    })
+}
+
+/// Wrong lengths are reported before other ranks wait for the call, and calls that differ are reported by a rank.
+pub(super) fn mistakes_are_reported(seed: u64) -> Result<(), Failed> {
+    let results = each_on(machine_options(seed, 0, false), 2, 2, group_options(5), |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank());
+        let on = comm.on(&stream);
+        let (from, mut to) =
+            (DeviceVec::from_slice(device, &input(rank, 2))?, DeviceVec::<f32>::new(device, 2 * HIDDEN)?);
+        let (short, mut other) = (DeviceVec::<f32>::new(device, HIDDEN - 1)?, DeviceVec::<f32>::new(device, HIDDEN)?);
+        let found = on.all_reduce_rms_norm(&from, &mut to, HIDDEN, DeviceRowNorm::new(0.0).gamma(&short));
+        assert!(matches!(&found, Err(Error::Rows(RowsError::Operand { operand: "gamma", .. }))), "{found:?}");
+        let found = on.all_reduce_rms_norm(&from, &mut other, HIDDEN, DeviceRowNorm::new(0.0));
+        assert!(matches!(&found, Err(Error::Length { what: "the output", .. })), "{found:?}");
+        let found = on.all_reduce_rms_norm(&from, &mut to, HIDDEN - 1, DeviceRowNorm::new(0.0));
+        assert!(matches!(&found, Err(Error::Length { what: "the input", .. })), "{found:?}");
+        on.all_reduce_rms_norm(&from, &mut to, HIDDEN, DeviceRowNorm::new(0.0))?;
+        on.synchronize()?;
+        let hidden = if rank == 0 { HIDDEN } else { HIDDEN / 2 };
+        let different = on.all_reduce_rms_norm(&from, &mut to, hidden, DeviceRowNorm::new(0.0));
+        let error = failure(different.and_then(|()| on.synchronize()))?;
+        assert!(error.to_string().contains("normalized rows of"), "{error}");
+        Ok(())
+    });
+    results.into_iter().collect()
+}

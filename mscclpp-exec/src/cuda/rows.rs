@@ -1,0 +1,205 @@
+//! Row norms of launches on devices: what ranks pass besides their inputs and outputs (`kernels/row_norm.h`).
+
+use mscclpp_base::dtype::{DataType, E4m3, Element};
+use mscclpp_base::error::{Error, RowsError};
+use mscclpp_base::interpret::{Params, RowLengths};
+use mscclpp_base::message::Message;
+use mscclpp_cuda::abi;
+use mscclpp_cuda::device::stream::Stream;
+use mscclpp_cuda::lend::{DeviceMut, DeviceRef, Lent};
+use mscclpp_cuda::slice::DeviceSlice;
+
+/// The operands in device memory of a rank's row norms, as of a [`RowNorm`](mscclpp_base::interpret::RowNorm).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RowOperands {
+    /// What is added to the mean of the squares; `None`: the residual is added, and rows are not normalized.
+    pub eps: Option<f32>,
+    /// What is added to every factor.
+    pub bias: f32,
+    /// The factors of the elements of a row.
+    pub gamma: Option<DeviceSlice>,
+    /// Rows that are added to the sums over the ranks.
+    pub residual: Option<DeviceSlice>,
+    /// Where the sums with the residual are stored; may be the residual.
+    pub residual_out: Option<DeviceSlice>,
+    /// Where rows of e4m3 are stored.
+    pub quantized: Option<DeviceSlice>,
+    /// The divisor of quantized rows, unless there are `scales`.
+    pub scale: f32,
+    /// Where the divisor of each quantized row is stored, an `f32`.
+    pub scales: Option<DeviceSlice>,
+}
+
+impl RowOperands {
+    /// Checks their lengths for a rank whose output has a number of elements.
+    fn check(&self, rank: u32, dtype: DataType, elements: u64, hidden: u64) -> Result<(), RowsError> {
+        let &Self { gamma, residual, residual_out, quantized, scale, scales, .. } = self;
+        let of_type = |slice: DeviceSlice| slice.bytes / dtype.size() as u64;
+        let lengths = RowLengths {
+            residual: residual.map(of_type),
+            residual_out: residual_out.map(of_type),
+            gamma: gamma.map(of_type),
+            quantized: quantized.map(|slice| slice.bytes),
+            scales: scales.map(|slice| slice.bytes / 4),
+            scale,
+        };
+        lengths.check(rank, elements, hidden)
+    }
+
+    /// Returns the parameters of a rank.
+    pub(super) fn params(&self, rank: u32, params: &Params) -> Result<abi::RowParams, Error> {
+        let Message { dtype, row, .. } = params.message;
+        self.check(rank, dtype, params.layout.output.len / dtype.size() as u64, row)?;
+        let &Self { eps, bias, gamma, residual, residual_out, quantized, scale, scales } = self;
+        let address = |slice: Option<DeviceSlice>| slice.map_or(0, |slice| slice.address);
+        Ok(abi::RowParams {
+            residual: address(residual),
+            gamma: address(gamma),
+            residual_out: address(residual_out),
+            quantized: address(quantized),
+            scales: address(scales),
+            eps: eps.unwrap_or_default().to_bits(),
+            bias: bias.to_bits(),
+            factor: (1.0 / scale).to_bits(),
+            normalizes: eps.is_some().into(),
+            row: params.message.row_bytes(),
+        })
+    }
+}
+
+/// The row norm of a call on device memory: residual, gamma and what is written besides the output, as in
+/// [`RowNorm`](mscclpp_base::interpret::RowNorm).
+pub struct DeviceRowNorm<'a, T: Element> {
+    eps: Option<f32>,
+    bias: f32,
+    gamma: Option<&'a dyn DeviceRef<T>>,
+    residual: Option<&'a dyn DeviceRef<T>>,
+    residual_out: Option<&'a mut dyn DeviceMut<T>>,
+    in_place: bool,
+    quantized: Option<&'a mut dyn DeviceMut<E4m3>>,
+    scale: f32,
+    scales: Option<&'a mut dyn DeviceMut<f32>>,
+}
+
+impl<'a, T: Element> DeviceRowNorm<'a, T> {
+    /// Creates a norm without residual and gamma; `eps` is added to the mean of the squares.
+    pub const fn new(eps: f32) -> Self {
+        Self {
+            eps: Some(eps),
+            bias: 0.0,
+            gamma: None,
+            residual: None,
+            residual_out: None,
+            in_place: false,
+            quantized: None,
+            scale: 0.0,
+            scales: None,
+        }
+    }
+
+    /// Creates one that adds the residual and does not normalize.
+    pub const fn add_only() -> Self {
+        Self { eps: None, ..Self::new(0.0) }
+    }
+
+    /// Sets the residual, which is added to the sum over the ranks.
+    #[must_use]
+    pub fn residual(mut self, residual: &'a dyn DeviceRef<T>) -> Self {
+        self.residual = Some(residual);
+        self
+    }
+
+    /// Stores the sums with the residual.
+    #[must_use]
+    pub fn residual_out(mut self, sums: &'a mut dyn DeviceMut<T>) -> Self {
+        (self.residual_out, self.in_place) = (Some(sums), false);
+        self
+    }
+
+    /// Sets the residual, which is replaced by the sums.
+    #[must_use]
+    pub fn residual_in_place(mut self, residual: &'a mut dyn DeviceMut<T>) -> Self {
+        (self.residual, self.residual_out, self.in_place) = (None, Some(residual), true);
+        self
+    }
+
+    /// Sets the factors of the elements of a row.
+    #[must_use]
+    pub fn gamma(mut self, gamma: &'a dyn DeviceRef<T>) -> Self {
+        self.gamma = Some(gamma);
+        self
+    }
+
+    /// Sets a number that is added to every factor; 0 unless set.
+    #[must_use]
+    pub const fn bias(mut self, bias: f32) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Also stores the rows divided by a scale and rounded to e4m3.
+    #[must_use]
+    pub fn quantized(mut self, rows: &'a mut dyn DeviceMut<E4m3>, scale: f32) -> Self {
+        (self.quantized, self.scale, self.scales) = (Some(rows), scale, None);
+        self
+    }
+
+    /// Also stores the rows divided by scales of their own and rounded to e4m3, and the scales.
+    #[must_use]
+    pub fn quantized_by_row(mut self, rows: &'a mut dyn DeviceMut<E4m3>, scales: &'a mut dyn DeviceMut<f32>) -> Self {
+        (self.quantized, self.scales) = (Some(rows), Some(scales));
+        self
+    }
+
+    /// Lends the operands to a call on a stream.
+    ///
+    /// # Errors
+    /// As [`DeviceRef::lend`].
+    #[doc(hidden)]
+    pub fn lend(self, stream: &Stream) -> Result<LentRows<'a>, Error> {
+        let mut lent = Vec::new();
+        let mut keep = |operand: Result<Lent<'a>, Error>| {
+            let operand = operand?;
+            let slice = operand.as_slice();
+            lent.push(operand);
+            Ok::<_, Error>(slice)
+        };
+        let residual_out = self.residual_out.map(|sums| keep(sums.lend_mut(stream))).transpose()?;
+        let residual = self.residual.map(|residual| keep(residual.lend(stream))).transpose()?;
+        let operands = RowOperands {
+            eps: self.eps,
+            bias: self.bias,
+            gamma: self.gamma.map(|gamma| keep(gamma.lend(stream))).transpose()?,
+            residual: if self.in_place { residual_out } else { residual },
+            residual_out,
+            quantized: self.quantized.map(|rows| keep(rows.lend_mut(stream))).transpose()?,
+            scale: self.scale,
+            scales: self.scales.map(|scales| keep(scales.lend_mut(stream))).transpose()?,
+        };
+        Ok(LentRows { operands, _lent: lent })
+    }
+}
+
+impl<T: Element> std::fmt::Debug for DeviceRowNorm<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeviceRowNorm").field("eps", &self.eps).field("bias", &self.bias).finish_non_exhaustive()
+    }
+}
+
+/// The operands of a call's row norm in lent memory.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct LentRows<'a> {
+    pub(super) operands: RowOperands,
+    _lent: Vec<Lent<'a>>,
+}
+
+impl LentRows<'_> {
+    /// Checks the lengths of the operands for a rank whose output has a number of elements, in rows of `hidden` elements.
+    ///
+    /// # Errors
+    /// [`RowsError::Operand`], [`RowsError::Scale`].
+    pub fn check(&self, rank: u32, dtype: DataType, elements: u64, hidden: u64) -> Result<(), RowsError> {
+        self.operands.check(rank, dtype, elements, hidden)
+    }
+}
