@@ -77,6 +77,8 @@ mod compare;
 mod hand_written;
 #[path = "../../benches/cuda/measure.rs"]
 mod measure;
+#[path = "../../benches/cuda/norm_kernels.rs"]
+mod norm_kernels;
 #[path = "../../benches/cuda/rows/mod.rs"]
 mod rows;
 #[path = "../../benches/cuda/stamps.rs"]
