@@ -275,6 +275,8 @@ impl<'a> Norm<'_, 'a> {
         let mut other = zeroed();
         let residual = self.row_of(if call.in_place { RESIDUAL_OUT } else { RESIDUAL });
         let residual_out = self.row_of(RESIDUAL_OUT);
+        // Where the sums are until the row is normalized: they are stored once.
+        let sums = residual_out.filter(|_| call.eps.is_some()).unwrap_or(to);
         let mut partials = [0.0; PARTIALS];
         for at in (0..row).step_by(BLOCK as usize) {
             let n = BLOCK.min(row - at);
@@ -283,10 +285,10 @@ impl<'a> Norm<'_, 'a> {
                 load(&mut other, residual, at, n);
                 (functions.add)(tile, &other);
             }
-            if let Some(residual_out) = residual_out {
+            store(tile, sums, at, n);
+            if let (None, Some(residual_out)) = (call.eps, residual_out) {
                 store(tile, residual_out, at, n);
             }
-            store(tile, to, at, n);
             if call.eps.is_some() {
                 (functions.add_squares)(&mut partials, tile, at as usize / VECTOR, n as usize / VECTOR);
             }
@@ -301,7 +303,7 @@ impl<'a> Norm<'_, 'a> {
             let gamma = self.operands[GAMMA];
             for at in (0..row).step_by(BLOCK as usize) {
                 let n = BLOCK.min(row - at);
-                load(tile, to, at, n);
+                load(tile, sums, at, n);
                 let gamma = (gamma.len() > 0).then(|| {
                     load(&mut other, gamma, at, n);
                     &other

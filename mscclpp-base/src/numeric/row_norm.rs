@@ -16,7 +16,8 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-use super::{LINE, LINES, Line, Tile, Via};
+use super::small::{narrow_bf16, widen_bf16};
+use super::{LINE, LINES, Line, Tile, Via, zeroed};
 use crate::dtype::{DataType, E4m3};
 
 /// Number of partial sums of squares.
@@ -60,7 +61,7 @@ impl RowFunctions {
         }
     }
 
-    fn of<T: Via<f32>>() -> Self {
+    fn of<T: Map>() -> Self {
         Self {
             add: add::<T>,
             add_squares: add_squares::<T>,
@@ -107,6 +108,41 @@ impl Via<f32> for f32 {
     }
 }
 
+/// Types whose elements are mapped in f32. Where elements are converted one by one, loops over them are vectorized without memory between
+/// the conversions.
+trait Map: Via<f32> {
+    /// Replaces each element by what `f` returns for it and for that of the other slice.
+    fn map(elements: &mut [Self], others: &[Self], f: impl Fn(f32, f32) -> f32);
+}
+
+impl Map for f32 {
+    #[inline(always)]
+    fn map(elements: &mut [Self], others: &[Self], f: impl Fn(f32, f32) -> f32) {
+        elements.iter_mut().zip(others).for_each(|(element, other)| *element = f(*element, *other));
+    }
+}
+
+impl Map for bf16 {
+    #[inline(always)]
+    fn map(elements: &mut [Self], others: &[Self], f: impl Fn(f32, f32) -> f32) {
+        for (element, other) in elements.iter_mut().zip(others) {
+            *element = narrow_bf16(f(widen_bf16(*element), widen_bf16(*other)));
+        }
+    }
+}
+
+impl Map for f16 {
+    #[inline(always)]
+    fn map(elements: &mut [Self], others: &[Self], f: impl Fn(f32, f32) -> f32) {
+        let (mut wide, mut factors) = ([0.0; MAX_ELEMENTS], [0.0; MAX_ELEMENTS]);
+        let (wide, factors) = (&mut wide[..elements.len()], &mut factors[..others.len()]);
+        Self::widen(elements, wide);
+        Self::widen(others, factors);
+        f32::map(wide, factors, f);
+        Self::narrow(wide, elements);
+    }
+}
+
 type Wide = [f32; MAX_ELEMENTS];
 
 /// Returns the elements of a tile, in the first places.
@@ -128,39 +164,30 @@ fn elements_mut<T: Pod>(tile: &mut Tile) -> &mut [T] {
     bytemuck::cast_slice_mut::<Line, T>(tile)
 }
 
-fn add<T: Via<f32>>(tile: &mut Tile, other: &Tile) {
-    let (mut left, mut right) = ([0.0; MAX_ELEMENTS], [0.0; MAX_ELEMENTS]);
-    let (left, right) = (widen::<T>(tile, &mut left), widen::<T>(other, &mut right));
-    left.iter_mut().zip(&*right).for_each(|(left, right)| *left += right);
-    T::narrow(left, elements_mut(tile));
+fn add<T: Map>(tile: &mut Tile, other: &Tile) {
+    T::map(elements_mut(tile), elements(other), |value, other| value + other);
 }
 
 fn add_squares<T: Via<f32>>(partials: &mut [f32; PARTIALS], tile: &Tile, first: usize, vectors: usize) {
-    let mut wide = [0.0; MAX_ELEMENTS];
-    let wide = widen::<T>(tile, &mut wide);
     let first = first / TILE_VECTORS * TILE_VECTORS % PARTIALS;
     let partials = &mut partials[first..first + TILE_VECTORS];
-    for (partial, vector) in partials.iter_mut().zip(wide.chunks_exact(VECTOR / size_of::<T>())).take(vectors) {
-        for &value in vector {
-            *partial += value * value;
-        }
+    let vector = VECTOR / size_of::<T>();
+    for (partial, values) in partials.iter_mut().zip(elements(tile).chunks_exact(vector)).take(vectors) {
+        let mut squares = [0.0; VECTOR / 2];
+        T::widen(values, &mut squares[..vector]);
+        // The products of a vector are computed at once, and added one after the other.
+        squares.iter_mut().for_each(|value| *value *= *value);
+        squares[..vector].iter().for_each(|square| *partial += square);
     }
 }
 
-fn normalize<T: Via<f32>>(tile: &mut Tile, gamma: Option<&Tile>, bias: f32, inverse: f32) {
-    let mut wide = [0.0; MAX_ELEMENTS];
-    let wide = widen::<T>(tile, &mut wide);
+fn normalize<T: Map>(tile: &mut Tile, gamma: Option<&Tile>, bias: f32, inverse: f32) {
     match gamma {
-        None => wide.iter_mut().for_each(|value| *value *= inverse),
+        None => T::map(elements_mut(tile), elements(&zeroed::<LINES>()), |value, _| value * inverse),
         Some(gamma) => {
-            let mut factors = [0.0; MAX_ELEMENTS];
-            let factors = widen::<T>(gamma, &mut factors);
-            for (value, &gamma) in wide.iter_mut().zip(&*factors) {
-                *value = (*value * inverse) * (bias + gamma);
-            }
+            T::map(elements_mut(tile), elements(gamma), |value, gamma| (value * inverse) * (bias + gamma));
         }
     }
-    T::narrow(wide, elements_mut(tile));
 }
 
 fn largest<T: Via<f32>>(tile: &Tile, count: usize, largest: f32) -> f32 {

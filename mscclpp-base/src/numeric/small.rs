@@ -44,19 +44,28 @@ impl Via<f64> for f16 {
     }
 }
 
+/// Converts exactly.
+#[inline(always)]
+pub(super) fn widen_bf16(value: bf16) -> f32 {
+    f32::from_bits(u32::from(value.to_bits()) << 16)
+}
+
+/// Rounds to nearest, ties to even: without branches, so that loops are vectorized.
+#[inline(always)]
+pub(super) fn narrow_bf16(value: f32) -> bf16 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    bf16::from_bits(if value.is_nan() { bits >> 16 | 0x40 } else { rounded } as u16)
+}
+
 impl Via<f32> for bf16 {
     #[inline]
     fn widen(from: &[Self], to: &mut [f32]) {
-        each(from, to, |value| f32::from_bits(u32::from(value.to_bits()) << 16));
+        each(from, to, widen_bf16);
     }
     #[inline]
     fn narrow(from: &[f32], to: &mut [Self]) {
-        // Without branches, so that it vectorizes.
-        each(from, to, |value| {
-            let bits = value.to_bits();
-            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-            Self::from_bits(if value.is_nan() { bits >> 16 | 0x40 } else { rounded } as u16)
-        });
+        each(from, to, narrow_bf16);
     }
 }
 
