@@ -9,6 +9,7 @@ use mscclpp_core::types::ReduceOp;
 use thiserror::Error;
 
 use crate::exit;
+use crate::msccl::Mistake;
 use crate::size::human;
 
 /// Reason why a command did not succeed.
@@ -226,6 +227,14 @@ pub(crate) enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A file of MSCCL that is no algorithm.
+    #[error("{}:{}: {}{}{}", path.display(), mistake.line, mistake.element, if mistake.element.is_empty() { "" } else { ": " }, mistake.reason)]
+    Msccl {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and where.
+        mistake: Mistake,
+    },
     /// Standard output was closed by its reader.
     #[error("standard output was closed")]
     Closed,
@@ -302,6 +311,7 @@ impl Error {
             | Self::Dump(_)
             | Self::UnknownMachine { .. }
             | Self::MachineFile { .. }
+            | Self::Msccl { .. }
             | Self::NoJob(_)
             | Self::NotAPlan { .. } => exit::USAGE,
             Self::Write { .. }

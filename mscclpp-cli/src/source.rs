@@ -22,6 +22,7 @@ use crate::args::{BuildArgs, SourceArgs};
 use crate::artifacts;
 use crate::error::{Error, Result, similar};
 use crate::memory;
+use crate::msccl::{self, ImportError};
 use crate::output::warn;
 use crate::progress::Progress;
 
@@ -205,12 +206,15 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
     }
 }
 
-/// Reads the plan of a file: JSON, text, or an image.
+/// Reads the plan of a file: JSON, text, an image, or an algorithm of MSCCL.
 ///
 /// # Errors
 /// [`Error::Read`], [`Error::TooLong`] beyond 1 GiB, and [`Error::NotAPlan`] with everything that is wrong.
 pub(crate) fn file(path: &Path) -> Result<Source> {
     let file = bytes(path)?;
+    if msccl::is_xml(&file) {
+        return of_msccl(path, &file);
+    }
     let read = if text::is_text(&file) {
         let name = if path.as_os_str() == "-" { "<stdin>".into() } else { path.to_string_lossy() };
         let read = text::decode(&file).and_then(|text| text::parse_file(text, &name));
@@ -221,6 +225,16 @@ pub(crate) fn file(path: &Path) -> Result<Source> {
     match read {
         Ok((plan, warnings)) => Ok(Source { plan, warnings, is_file: true }),
         Err(findings) => Err(Error::NotAPlan { path: path.to_owned(), findings }),
+    }
+}
+
+/// Reads an algorithm of MSCCL.
+fn of_msccl(path: &Path, file: &[u8]) -> Result<Source> {
+    let name = if path.as_os_str() == "-" { "<stdin>".into() } else { path.to_string_lossy() };
+    match msccl::import(file, &name) {
+        Ok(plan) => Ok(Source { plan, warnings: Vec::new(), is_file: true }),
+        Err(ImportError::Mistake(mistake)) => Err(Error::Msccl { path: path.to_owned(), mistake }),
+        Err(ImportError::Program(findings)) => Err(Error::NotAPlan { path: path.to_owned(), findings }),
     }
 }
 

@@ -5,6 +5,7 @@ mod cargo;
 mod check;
 mod common;
 mod docs;
+mod exchange;
 mod executors;
 mod explain;
 mod foreign_driver;

@@ -66,6 +66,7 @@ Examples:
   mscclpp simulate allreduce_ring --machine 8xh100 --size 64M
   mscclpp simulate plan.json --machine ./cluster.toml --size 1M --json
   mscclpp simulate allreduce_packets --machine 8xh100 --size 64K --html packets.html
+  mscclpp simulate allreduce_ring --machine 8xh100 --size 1M --goal ring.goal --chakra ring
   mscclpp simulate allreduce_all_pairs --machine h200-virtual --tier interpreted --size 1M
 
 A named algorithm is built for all ranks of the machine, with the number of thread blocks that the machine description
@@ -91,6 +92,12 @@ pub(crate) struct SimulateArgs {
     /// Also write a page that shows the operations over time, the critical path, the use of links, and what each chunk holds
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Also write the messages between ranks as a GOAL schedule, for LogGOPSim and ATLAHS
+    #[arg(long, value_name = "FILE")]
+    pub(crate) goal: Option<PathBuf>,
+    /// Also write the messages between ranks as Chakra execution traces, for ASTRA-sim: PREFIX.0.et, PREFIX.1.et, ...
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) chakra: Option<PathBuf>,
     /// Also write a trace for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,

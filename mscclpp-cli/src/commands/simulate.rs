@@ -12,6 +12,7 @@ use super::bound::us;
 use super::machine::{accuracy, load};
 use crate::args::SimulateArgs;
 use crate::error::{Error, Result};
+use crate::exchange::{Messages, chakra, goal};
 use crate::output::{print, print_json, write_file};
 use crate::report::three_digits;
 use crate::size::human;
@@ -60,12 +61,37 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
             write_file(path, trace.page().as_bytes())?;
         }
     }
+    write_messages(args, &found, plan.ranks.len())?;
     if args.json {
         print_json(&value(args, &machine, &plan, &found, bound.as_ref()))?;
     } else {
         print(text(args, &machine, &plan, &found, bound.as_ref()))?;
     }
     Ok(ExitCode::from(exit::SUCCESS))
+}
+
+/// Writes the messages of an execution for other simulators, in the formats that are asked for.
+fn write_messages(args: &SimulateArgs, found: &Prediction, num_ranks: usize) -> Result<()> {
+    if args.goal.is_none() && args.chakra.is_none() {
+        return Ok(());
+    }
+    if found.partial {
+        let reason =
+            "expected a message of which the whole execution is simulated, found a long pipeline; use a smaller size";
+        return Err(Error::Usage(format!("--goal, --chakra: {reason}")));
+    }
+    let messages = Messages::of(&found.execution, &found.timeline.spans, num_ranks);
+    if let Some(path) = &args.goal {
+        write_file(path, goal::text(&messages).as_bytes())?;
+    }
+    if let Some(prefix) = &args.chakra {
+        for rank in 0..num_ranks {
+            let mut path = prefix.clone().into_os_string();
+            path.push(format!(".{rank}.et"));
+            write_file(path.as_ref(), &chakra::file(&messages, rank))?;
+        }
+    }
+    Ok(())
 }
 
 fn cause(cause: Cause) -> &'static str {
