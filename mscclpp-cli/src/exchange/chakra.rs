@@ -91,7 +91,7 @@ fn node(rank: u64, number: u64, task: &Task) -> Message {
         node.bytes(field::AFTER, &after.0);
     }
     if let Work::Local { nanoseconds, .. } = task.work {
-        // A whole number of microseconds, of which none is no work.
+        // An integer number of microseconds; 0 would be no work.
         node.number(field::DURATION, nanoseconds.div_ceil(1000));
     }
     node.attribute("is_cpu_op", field::BOOL, 0);

@@ -39,7 +39,7 @@ pub(super) fn record(algorithm: &Algorithm, file: &str) -> Result<Trace, Diagnos
 }
 
 /// Returns the chunk factor of the program, and the chunks that each chunk of the file becomes: where every rank has a part of the
-/// message, files may have chunks of which a part is no whole number.
+/// message, files may have chunks that do not divide into parts.
 fn chunking(algorithm: &Algorithm, num_ranks: u32) -> (u32, u32) {
     let largest = |buffer: usize| algorithm.gpus.iter().map(|gpu| gpu.chunks[buffer]).max().unwrap_or(1).max(1);
     match algorithm.kind {
