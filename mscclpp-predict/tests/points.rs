@@ -291,3 +291,90 @@ fn constants_are_fitted() {
         std::fs::write(file(&name), lines.collect::<String>()).expect("the machine description is written");
     }
 }
+
+/// A closed form of the time of a plan: two numbers and the bytes.
+type Form = fn(f64, f64, f64) -> f64;
+
+/// Closed forms, by name.
+const FORMS: [(&str, Form); 3] = [
+    ("a + b n", |a, b, n| a + b * n),
+    ("hypot(a, b n)", |a, b, n| a.hypot(b * n)),
+    ("a + ln(1 + exp(b n - 1))", |a, b, n| a + if b * n > 30.0 { b * n - 1.0 } else { (b * n - 1.0).exp().ln_1p() }),
+];
+
+/// Fits the two numbers of a form to points, by descent on the mean relative error.
+fn fit_form(form: Form, points: &[&Point]) -> (f64, f64) {
+    let cost = |(a, b)| {
+        mean(&points.iter().map(|one| (form(a, b, one.bytes as f64) / one.time_us - 1.0).abs()).collect::<Vec<_>>())
+    };
+    let least = points.iter().map(|point| point.time_us).fold(f64::INFINITY, f64::min);
+    let slowest = points.iter().map(|point| point.time_us / point.bytes as f64).fold(f64::INFINITY, f64::min);
+    let mut best = (least, slowest);
+    for step in [4.0, 2.0, 1.3, 1.1, 1.03, 1.01, 1.003] {
+        let mut is_better = true;
+        while is_better {
+            is_better = false;
+            for (x, y) in
+                [(step, 1.0), (1.0 / step, 1.0), (1.0, step), (1.0, 1.0 / step), (step, 1.0 / step), (1.0 / step, step)]
+            {
+                let new = (best.0 * x, best.1 * y);
+                if cost(new) < cost(best) - 1e-9 {
+                    (best, is_better) = (new, true);
+                }
+            }
+        }
+    }
+    best
+}
+
+/// Returns the relative errors of a form on held-out points, and on those that it was fitted to: one form per plan, kernel and ranks, with
+/// at least two points to fit, and otherwise one for all of the machine's.
+fn form_errors(form: Form, points: &[Point]) -> [Vec<f64>; 2] {
+    let all: Vec<&Point> = points.iter().filter(|point| point.half == "fit").collect();
+    let key = |point: &Point| (point.plan.clone(), point.kernel.clone(), point.ranks);
+    let mut groups: BTreeMap<_, Vec<&Point>> = BTreeMap::new();
+    all.iter().for_each(|point| groups.entry(key(point)).or_default().push(point));
+    let of_machine = fit_form(form, &all);
+    let fitted: BTreeMap<_, _> =
+        groups.into_iter().filter(|(_, own)| own.len() > 1).map(|(key, own)| (key, fit_form(form, &own))).collect();
+    ["held", "fit"].map(|half| {
+        let points = points.iter().filter(|point| point.half == half);
+        let error = |point: &Point| {
+            let (a, b) = fitted.get(&key(point)).copied().unwrap_or(of_machine);
+            (form(a, b, point.bytes as f64) / point.time_us - 1.0).abs()
+        };
+        points.map(error).collect()
+    })
+}
+
+#[test]
+#[ignore = "needs the measured times that MSCCLPP_POINTS names"]
+fn model_is_compared_with_closed_forms() {
+    println!("| machine | points | held out | model: mean, worst | closed form: mean, worst | form |");
+    println!("|---|---|---|---|---|---|");
+    let (mut of_model, mut of_forms) = (Vec::new(), Vec::new());
+    for (name, points) in points() {
+        let held = half(&points, "held");
+        let machine = Machine::builtin(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        if points.len() < MIN_POINTS as usize || held.is_empty() {
+            continue;
+        }
+        let errors = Model::default().errors(&machine, &held);
+        // The best form is the one with the least error on the points that it was fitted to.
+        let forms = FORMS.map(|(form_name, form)| (form_name, form_errors(form, &points)));
+        let best = forms.iter().min_by(|(_, [_, a]), (_, [_, b])| mean(a).total_cmp(&mean(b)));
+        let (form_name, [closed, _]) = best.expect("three forms");
+        let percent = |errors: &[f64]| format!("{:.1} %, {:.1} %", 100.0 * mean(errors), 100.0 * worst(errors));
+        println!(
+            "| `{name}` | {} | {} | {} | {} | {form_name} |",
+            points.len(),
+            held.len(),
+            percent(&errors),
+            percent(closed)
+        );
+        of_model.extend(errors);
+        of_forms.extend(closed);
+    }
+    println!("all points: model {:.1} %, closed forms {:.1} %", 100.0 * mean(&of_model), 100.0 * mean(&of_forms));
+    assert!(!of_model.is_empty() && of_model.iter().chain(&of_forms).all(|error| error.is_finite()));
+}
