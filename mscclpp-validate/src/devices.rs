@@ -351,7 +351,7 @@ impl<'p> Writer<'p> {
         let ranks = self.tree.ranks.len() as u32;
         let tree = &mut self.tree;
         tree.collective.kind = CollectiveKind::Test { input: 1, output: blocks };
-        tree.collective.in_place = false;
+        (tree.collective.in_place, tree.collective.rows) = (false, false);
         (tree.double_scratch, tree.reuse_resources) = (matches!(self.body, Body::DoubleScratch(_)), false);
         if tree.double_scratch {
             tree.protocol = Protocol::LL;

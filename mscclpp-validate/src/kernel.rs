@@ -269,6 +269,7 @@ impl Reader<'_> {
             Opcode::Transfer(Transfer::Pack) => format!("pack_aligned<{from}, {to}>("),
             Opcode::Transfer(Transfer::Unpack) => format!("unpack_aligned<{from}>(launch, "),
             Opcode::Transfer(Transfer::Forward) => format!("forward_aligned<{to}>(launch, "),
+            Opcode::Transfer(Transfer::RowNorm) => "norm_rows_aligned<Arith>(launch, ".to_owned(),
             Opcode::Port { .. } => "port_aligned<false>(launch, ".to_owned(),
             Opcode::PortForward => "port_aligned<true>(launch, ".to_owned(),
             Opcode::Transfer(Transfer::Reduce) if packets == [0, 0] => format!("reduce_aligned<{combined}>("),

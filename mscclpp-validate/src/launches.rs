@@ -157,8 +157,9 @@ fn nodes(plan: &PlanTree) -> Vec<u32> {
 pub(super) fn messages(plan: &PlanTree) -> Result<Vec<Message>, ValidationError> {
     /// Elements per rank. The text of a kernel does not depend on it.
     const ELEMENTS: u64 = 4096;
-    let message = Message::new(DataType::F32, plan.ranks.len() as u64 * ELEMENTS).any_size();
-    let can_average = plan.collective.kind.is_reduction();
+    let mut message = Message::new(DataType::F32, plan.ranks.len() as u64 * ELEMENTS).any_size();
+    message.row = if plan.collective.rows { 8 } else { 0 };
+    let can_average = plan.collective.kind.is_reduction() && !plan.collective.rows;
     match resolve(&Plan::new(plan))?.reductions {
         Reductions::Generic => {
             let ops = ReduceOp::ALL.into_iter().filter(|&op| op != ReduceOp::Avg || can_average);

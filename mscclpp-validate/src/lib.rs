@@ -94,7 +94,7 @@ pub enum ValidationError {
     Results {
         /// The rank.
         rank: u32,
-        /// `input` or `output`.
+        /// `input` or `output`, or an operand of row norms.
         buffer: &'static str,
         /// The first byte that differs.
         byte: usize,
@@ -295,6 +295,8 @@ fn validate_schedules(
     // the place that their owner announces in each launch, on every executor that makes copies.
     let mut allow = vec![Code::PlainDoubleScratch];
     allow.extend(lasts.then_some(Code::CrossLaunchRace));
+    // A row norm that writes to a copy of the output has the operands of the output's rows.
+    allow.extend(plan.collective.rows.then_some(Code::RepeatedNorm));
     rejected(Checks { level: Level::Full, allow }.run(&written))?;
     // Double scratch also hides whether accesses to a copy have finished when it is overwritten. This is equivalent to
     // whether accesses to the caller's memory have finished when the launch ends.

@@ -9,6 +9,7 @@ use mscclpp_base::error::Error;
 use mscclpp_base::message::Message;
 use mscclpp_base::random::Random;
 use mscclpp_exec::cpu::{Buffers, Executor, PreparedPlan};
+use mscclpp_exec::{E4m3, RowNorm};
 
 /// Bytes of a chunk: two vectors, so that more than one thread moves each slice of a chunk.
 const CHUNK: u64 = 32;
@@ -26,6 +27,11 @@ pub(super) fn compare(plan: &PlanTree, other: &PlanTree) -> Result<(), Validatio
     }
     let count = chunks * CHUNK / DataType::I32.size() as u64;
     let world = Executor::new(plan.ranks.len() as u32);
+    if plan.collective.rows {
+        let message = Message::rows::<f32>(chunks as usize, HIDDEN).any_size();
+        let [one, other] = [plan, other].map(|plan| row_results(world.prepare(&Plan::new(plan), message)?));
+        return (0..).zip(one?.iter().zip(&other?)).try_for_each(|(rank, (one, other))| one.compare(other, rank));
+    }
     let [one, other] = [plan, other].map(|plan| {
         let run = world.prepare(&Plan::new(plan), Message::new(DataType::I32, count).any_size())?;
         results(run)
@@ -40,6 +46,70 @@ pub(super) fn compare(plan: &PlanTree, other: &PlanTree) -> Result<(), Validatio
         }
     }
     Ok(())
+}
+
+/// Elements of a row: those of a chunk.
+const HIDDEN: usize = CHUNK as usize / size_of::<f32>();
+
+/// What a rank of a plan that normalizes rows passes and has.
+struct RankRows {
+    input: Vec<f32>,
+    output: Vec<f32>,
+    residual: Vec<f32>,
+    quantized: Vec<E4m3>,
+    scales: Vec<f32>,
+}
+
+impl RankRows {
+    /// Fails where another plan has written something else.
+    fn compare(&self, other: &Self, rank: u32) -> Result<(), ValidationError> {
+        let floats = |rows: &Self| [&rows.input, &rows.output, &rows.residual, &rows.scales].map(|list| to_bytes(list));
+        let quantized = |rows: &Self| rows.quantized.iter().map(|value| value.0).collect::<Vec<u8>>();
+        let lists = floats(self).into_iter().chain([quantized(self)]);
+        let others = floats(other).into_iter().chain([quantized(other)]);
+        for (buffer, (one, other)) in
+            ["input", "output", "residual", "scales", "quantized rows"].into_iter().zip(lists.zip(others))
+        {
+            if let Some(byte) = one.iter().zip(&other).position(|(one, other)| one != other) {
+                return Err(ValidationError::Results { rank, buffer, byte });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn to_bytes(list: &[f32]) -> Vec<u8> {
+    list.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Returns what the ranks have after two consecutive launches, of which the second one adds the sums of the first.
+fn row_results(mut run: PreparedPlan) -> Result<Vec<RankRows>, Error> {
+    let mut random = Random(1);
+    let mut list = |len: usize| (0..len).map(|_| (random.next() % 256) as f32 - 128.0).collect::<Vec<f32>>();
+    let (input, output) = (run.input_len(), run.output_len());
+    let is_in_place = run.collective().in_place;
+    let mut ranks: Vec<RankRows> = (0..run.num_ranks())
+        .map(|_| RankRows {
+            input: list(if is_in_place { input.max(output) } else { input }),
+            output: list(if is_in_place { 0 } else { output }),
+            residual: list(output),
+            quantized: vec![E4m3(0); output],
+            scales: vec![0.0; output / HIDDEN],
+        })
+        .collect();
+    for _ in 0..2 {
+        let (mut inputs, mut outputs, mut norms) = (Vec::new(), Vec::new(), Vec::new());
+        for RankRows { input, output, residual, quantized, scales } in &mut ranks {
+            norms.push(RowNorm::new(1e-6).residual_in_place(residual).quantized_by_row(quantized, scales));
+            inputs.push(&mut input[..]);
+            outputs.push(&mut output[..]);
+        }
+        match is_in_place {
+            true => run.launch_rows_in_place(&mut inputs, norms)?,
+            false => run.launch_rows(&inputs, &mut outputs, norms)?,
+        }
+    }
+    Ok(ranks)
 }
 
 /// Returns the buffers after two consecutive launches.

@@ -35,6 +35,45 @@ fn launches_that_apply_are_validated_and_others_listed() {
 }
 
 #[test]
+fn plans_that_normalize_rows_are_validated() {
+    for (name, ranks) in [
+        ("allreduce_norm_one_shot", 2),
+        ("allreduce_norm_two_shot", 2),
+        ("allreduce_norm_scatter", 3),
+        ("reducescatter_norm", 2),
+    ] {
+        for in_place in [false, true] {
+            let algorithm = algorithms::find(name).expect("it is in the library");
+            let mut spec = algorithm.spec(ranks, ranks);
+            (spec.collective.in_place, spec.collective.chunk_factor) = (in_place, 1);
+            let arguments = algorithm.arguments([]).expect("defaults");
+            let plan = algorithm.compile_tree(spec, &arguments).expect("it compiles");
+            for &form in ExecutorForm::ALL {
+                let found = validate_form(&plan, form).unwrap_or_else(|invalid| panic!("{name}, {form:?}: {invalid}"));
+                assert!(found.launches > 0, "{name}, {form:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn norm_that_is_omitted_in_a_kernel_is_found() {
+    let mut plan = plan("allreduce_norm_one_shot", 2, 2);
+    let written = plan.clone();
+    let message = launches::messages(&plan).expect("a plan")[0];
+    let (source, shapes) = specialized_source(&Plan::new(&written), message).expect("a kernel");
+    plan.ranks[0].blocks[0].ops.iter_mut().for_each(|op| {
+        if op.kind == OpKind::RowNorm {
+            op.kind = OpKind::Copy;
+        }
+    });
+    let program = resolve(&Plan::new(&plan)).expect("a plan");
+    assert!(crate::kernel::compare(&program, source.text(), &shapes, Some("Sum")).is_err());
+    let program = resolve(&Plan::new(&written)).expect("a plan");
+    crate::kernel::compare(&program, source.text(), &shapes, Some("Sum")).expect("the plan's own kernel");
+}
+
+#[test]
 fn plan_without_specialized_kernel_is_listed() {
     let mut large = plan("allgather_ring_ports", 2, 2);
     for rank in &mut large.ranks {
