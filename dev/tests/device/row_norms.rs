@@ -128,7 +128,7 @@ fn values<T: Float>(seed: u64, len: usize) -> Vec<T> {
     let value = |index: u64| {
         let mixed = (index ^ seed << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
-        if mixed % 61 == 0 { -0.0 } else { (mixed % 4096) as f32 / 1024.0 - 2.0 }
+        if mixed.is_multiple_of(61) { -0.0 } else { (mixed % 4096) as f32 / 1024.0 - 2.0 }
     };
     (0..len as u64).map(|index| T::of(value(index))).collect()
 }

@@ -45,6 +45,9 @@ pub(crate) struct RunArgs {
     /// Type of the elements
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = data_type)]
     pub(crate) dtype: DataType,
+    /// Elements of a row of a plan that normalizes rows [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) hidden: Option<u32>,
     /// Reduction: sum, prod, min, max or avg [default: the plan's own]
     #[arg(long, value_name = "OP", value_parser = reduce_op)]
     pub(crate) op: Option<ReduceOp>,

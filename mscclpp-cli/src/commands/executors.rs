@@ -38,10 +38,6 @@ impl Executed {
                     let what = "its sizes are counts, for which the validator has no form; `--fuzz 100` runs it at random counts";
                     Found::Unable(Error::Usage(what.into()))
                 }
-                0 if plan.collective.rows => {
-                    let what = "it normalizes rows, for which the validator has no form; `--fuzz 100` runs it under random schedules";
-                    Found::Unable(Error::Usage(what.into()))
-                }
                 0 => match memory::require(|| format!("a validation of `{}`", plan.name), bytes(plan, form)) {
                     Ok(_) => validate_form(plan, form).map_or_else(Found::Invalid, Found::Valid),
                     Err(error) => Found::Unable(error),

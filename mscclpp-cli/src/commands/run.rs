@@ -155,10 +155,12 @@ fn prepare<'a>(args: &RunArgs, comm: Option<&'a Communicator>) -> Result<(Bench<
                     counts with `mscclpp check --fuzz 100`";
         return Err(Error::Usage(format!("plan `{}` {what}", plan.name)));
     }
-    if plan.collective.rows {
-        let what = "normalizes rows, whose operands this command does not pass; pass them to `launch_rows` in a program, or run it under \
-                    random schedules with `mscclpp check --fuzz 100`";
-        return Err(Error::Usage(format!("plan `{}` {what}", plan.name)));
+    if let (false, Some(hidden)) = (plan.collective.rows, args.hidden) {
+        let what = format!(
+            "plan `{}` does not normalize rows, so `--hidden {hidden}` would have no effect; remove it",
+            plan.name
+        );
+        return Err(Error::Usage(what));
     }
     examine(&mut plan, args)?;
     let counts = counts.for_plan(&plan)?;
@@ -206,7 +208,12 @@ fn examine(plan: &mut PlanTree, args: &RunArgs) -> Result<()> {
 struct Counts {
     counts: Vec<u64>,
     dtype: DataType,
+    /// Elements of a row, for plans that normalize rows.
+    hidden: u64,
 }
+
+/// Elements of a row, unless they are requested.
+const HIDDEN: u32 = 1024;
 
 impl Counts {
     fn of(args: &RunArgs) -> Result<Self> {
@@ -215,7 +222,7 @@ impl Counts {
             Sizes::Count(count) => vec![count],
             Sizes::Bytes(bytes) => bytes.into_iter().map(|bytes| bytes.div_ceil(size)).collect(),
         };
-        Ok(Self { counts, dtype: args.dtype })
+        Ok(Self { counts, dtype: args.dtype, hidden: args.hidden.unwrap_or(HIDDEN).into() })
     }
 
     /// Rounds up to equal parts where the collective consists of parts, and warns if a single size was requested. Sizes that become equal are run once.
@@ -225,6 +232,7 @@ impl Counts {
             AllGather | ReduceScatter | AllToAll | AllToAllV => plan.ranks.len() as u64,
             _ => 1,
         };
+        let parts = if plan.collective.rows { parts.saturating_mul(self.hidden) } else { parts };
         let (dtype, mut counts) = (self.dtype, Vec::new());
         for &count in &self.counts {
             let round = count.checked_next_multiple_of(parts).filter(|round| bytes(*round, dtype).is_some());
@@ -233,10 +241,14 @@ impl Counts {
         if let ([asked], [round]) = (&self.counts[..], &counts[..])
             && asked != round
         {
-            warn(format_args!(
-                "{asked} elements are rounded up to {round}: {} of {parts} ranks takes {parts} equal parts",
-                plan.collective.kind.name()
-            ));
+            let why = match plan.collective.rows {
+                true => format!(
+                    "the message consists of whole rows of {} elements, equally many for each part",
+                    self.hidden
+                ),
+                false => format!("{} of {parts} ranks takes {parts} equal parts", plan.collective.kind.name()),
+            };
+            warn(format_args!("{asked} elements are rounded up to {round}: {why}"));
         }
         counts.dedup();
         Ok(counts)
@@ -269,6 +281,8 @@ struct Bench<'a> {
     accumulate: AccumType,
     packet: PacketType,
     any_size: bool,
+    /// Elements of a row; 0 unless the plan normalizes rows.
+    row: u64,
     /// Whether verified launches are recorded.
     records: bool,
     header: Header,
@@ -314,6 +328,7 @@ impl<'a> Bench<'a> {
             accumulate: args.accumulate,
             packet: args.packet_type,
             any_size: args.any_size,
+            row: if plan.collective.rows { args.hidden.unwrap_or(HIDDEN).into() } else { 0 },
             records: args.timeline.is_some(),
             header,
         })
@@ -335,7 +350,7 @@ impl<'a> Bench<'a> {
         progress.doing(human(bytes));
         let mut message = Message::new(self.dtype, count);
         message.op = self.op;
-        message.any_size = self.any_size;
+        (message.any_size, message.row) = (self.any_size, self.row);
         (message.accumulate, message.packet) = (self.accumulate, self.packet);
         let mut runner = self.ranks.prepare(&self.plan, message).map_err(failed)?;
         // Other inputs than those of the verified launch, whose results must not be correct because of data of these

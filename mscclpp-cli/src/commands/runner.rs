@@ -4,7 +4,7 @@ use mscclpp_communicator::Communicator;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda;
 use mscclpp_exec::timeline::Timeline;
-use mscclpp_exec::verify::{Verifier, VerifyReport};
+use mscclpp_exec::verify::{ROW_EPS, Verifier, VerifyReport};
 use mscclpp_exec::{Error, Message, cpu};
 
 use super::devices::{JobDevices, ranks_on_devices};
@@ -95,9 +95,15 @@ impl Runner {
     /// Launches once, and waits until the launch is complete.
     pub(crate) fn launch(&mut self) -> Result<(), Error> {
         match self {
+            Self::Cpu { prepared, buffers } if prepared.collective().rows => {
+                prepared.launch_buffers_normalized(buffers, ROW_EPS)
+            }
             Self::Cpu { prepared, buffers } => prepared.launch_buffers(buffers),
             Self::Cuda { prepared, buffers, stream } => {
-                prepared.launch_buffers(buffers, stream)?;
+                match prepared.collective().rows {
+                    true => prepared.launch_buffers_normalized(buffers, ROW_EPS, stream)?,
+                    false => prepared.launch_buffers(buffers, stream)?,
+                }
                 prepared.synchronize(stream)
             }
         }

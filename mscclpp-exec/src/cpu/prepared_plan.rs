@@ -289,6 +289,22 @@ impl PreparedPlan {
     /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were allocated for another one;
     /// [`Error::Stalled`] as in [`launch`](Self::launch).
     pub fn launch_buffers(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
+        self.launch_buffers_with(buffers, Vec::new())
+    }
+
+    /// Launches a plan that normalizes rows as [`launch_buffers`](Self::launch_buffers) does, by [`RowNorm::new`] without further operands.
+    ///
+    /// # Errors
+    /// As [`launch_buffers`](Self::launch_buffers); [`Error::Rows`].
+    #[doc(hidden)]
+    pub fn launch_buffers_normalized(&mut self, buffers: &mut Buffers, eps: f32) -> Result<(), Error> {
+        // No operand has elements of the type.
+        let norms = (0..self.world.ranks).map(|_| RowNorm::<f32>::new(eps));
+        let norms = self.row_norms(norms)?;
+        self.launch_buffers_with(buffers, norms)
+    }
+
+    fn launch_buffers_with(&mut self, buffers: &mut Buffers, norms: RowNorms<'_>) -> Result<(), Error> {
         let (expected, found) = (self.params.message.dtype, buffers.dtype);
         if expected != found {
             return Err(Error::ElementType { expected, found });
@@ -300,7 +316,7 @@ impl PreparedPlan {
         if self.program().is_counted {
             return Err(Error::CountMode { plan: self.program().plan.name().to_owned(), counted: true });
         }
-        self.execute(Arc::default(), Vec::new(), buffers.slots().map(|slots| slots.map(Loan::Write)))
+        self.execute(Arc::default(), norms, buffers.slots().map(|slots| slots.map(Loan::Write)))
     }
 
     /// Records a timeline of the following launches, until [`take_timeline`](Self::take_timeline).

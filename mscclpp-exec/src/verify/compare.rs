@@ -17,7 +17,8 @@ use mscclpp_base::oracle::{Expected, ExpectedElement, Inputs, Pattern, read, wri
 
 /// Fills the inputs of a prepared plan and compares its outputs with its collective's postcondition, and with its
 /// program's expectations ([`Plan::expectations`](mscclpp_core::plan::Plan::expectations)), which are the only postcondition of a custom
-/// collective. Expected reductions in a plan with several reductions are skipped.
+/// collective. Expected reductions in a plan with several reductions are skipped. In a plan that normalizes rows, the outputs are expected that
+/// [`RowNorm::new(1e-6)`](mscclpp_base::interpret::RowNorm) without further operands has, within the rounding of the type.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     expected: Expected,
@@ -25,6 +26,8 @@ pub struct Verifier {
     /// Whether the plan has several reductions, so that the reduction of an expectation is ambiguous.
     mixed: bool,
     expectations: Vec<Expectation>,
+    /// Elements of the rows that launches normalize; 0 if they normalize none.
+    hidden: u64,
     /// By rank: the bytes of its input and of its output in the buffer of an in-place launch.
     in_place: Vec<[Range<usize>; 2]>,
 }
@@ -95,6 +98,9 @@ fn send_distance(plan: &Plan) -> u32 {
     sends.then(|| mscclpp_core::check::send_distance(&plan.tree())).flatten().unwrap_or(1)
 }
 
+/// What is added to the mean of the squares of a row by launches that are verified.
+pub const ROW_EPS: f32 = 1e-6;
+
 /// Byte that fills all memory that is not input, so that elements that no operation writes are detected.
 pub const FILL_BYTE: u8 = 0xa5;
 
@@ -124,7 +130,8 @@ impl Verifier {
         };
         let in_place = (0..ranks).map(|rank| [part(rank, Space::Input), part(rank, Space::Output)]).collect();
         let mixed = program.reductions == Reductions::Mixed;
-        Self { expected, layout, mixed, expectations: program.plan.expectations().collect(), in_place }
+        let hidden = params.message.row;
+        Self { expected, layout, mixed, expectations: program.plan.expectations().collect(), hidden, in_place }
     }
 
     /// Sets expectations other than those of the plan.
@@ -218,11 +225,12 @@ impl Verifier {
     pub fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
         let mut report = VerifyReport { checked: 0, wrong: 0, first_mismatch: None };
         let covered = || outputs.iter().filter(|&&(rank, _)| self.expected.covers(rank));
+        let mut row = ExpectedRow::default();
         if self.expected.is_uniform() {
             // One expected value for all ranks; the first mismatch is still the one of the lowest rank.
             let mut first: Vec<Option<Mismatch>> = vec![None; outputs.len()];
             for index in 0..self.expected.output_len {
-                let expected_element = self.expected.element(0, index);
+                let expected_element = row.element(self, 0, index);
                 for (slot, &(rank, output)) in first.iter_mut().zip(covered()) {
                     self.compare(output, rank, index, expected_element, &mut report, slot);
                 }
@@ -232,13 +240,14 @@ impl Verifier {
             let mut first = None;
             for &(rank, output) in covered() {
                 for index in 0..self.expected.output_len {
-                    let expected_element = self.expected.element(rank, index);
+                    let expected_element = row.element(self, rank, index);
                     self.compare(output, rank, index, expected_element, &mut report, &mut first);
                 }
             }
             report.first_mismatch = first;
         }
-        for expectation in &self.expectations {
+        // They state what is reduced, not what is normalized.
+        for expectation in self.expectations.iter().filter(|_| self.hidden == 0) {
             if let Some((_, output)) = outputs.iter().find(|(rank, _)| *rank == expectation.rank) {
                 self.check_expectation(expectation, output, &mut report);
             }
@@ -304,5 +313,38 @@ impl Verifier {
             let chunk = byte / part * self.layout.output.part().div_ceil(stride) + byte % part / stride;
             *first = Some(Mismatch { rank, element: index, chunk, expected: expected_element.value, found });
         }
+    }
+}
+
+/// The row of which elements are compared.
+#[derive(Default)]
+struct ExpectedRow {
+    /// Its rank and number.
+    at: Option<(u32, u64)>,
+    /// The factor of its elements.
+    inverse: f64,
+}
+
+impl ExpectedRow {
+    /// Returns the expected element of an output, normalized in a plan that normalizes rows.
+    fn element(&mut self, verifier: &Verifier, rank: u32, index: u64) -> ExpectedElement {
+        let Verifier { expected, hidden, .. } = verifier;
+        let sum = expected.element(rank, index);
+        let Some(number) = index.checked_div(*hidden) else { return sum };
+        if self.at != Some((rank, number)) {
+            let squares =
+                (number * hidden..(number + 1) * hidden).map(|index| expected.element(rank, index).value.powi(2));
+            self.inverse = 1.0 / (squares.sum::<f64>() / *hidden as f64 + f64::from(ROW_EPS)).sqrt();
+            self.at = Some((rank, number));
+        }
+        let value = sum.value * self.inverse;
+        // The squares are added in f32, and the result is rounded once.
+        let rounding = match verifier.dtype() {
+            DataType::BF16 => f64::from(2.0_f32.powi(-8)),
+            DataType::F16 => f64::from(2.0_f32.powi(-11)),
+            _ => 0.0,
+        };
+        let tolerance = value.abs() * (rounding + f64::from(2.0_f32.powi(-18))) + f64::from(2.0_f32.powi(-24));
+        ExpectedElement { value, tolerance: tolerance + sum.tolerance * self.inverse }
     }
 }

@@ -23,7 +23,7 @@
 mod compare;
 mod prepared;
 
-pub use compare::FILL_BYTE;
+pub use compare::{FILL_BYTE, ROW_EPS};
 pub use compare::{Mismatch, Verifier, VerifyReport};
 pub use prepared::Prepared;
 pub use prepared::{Bound, BoundPlan};
