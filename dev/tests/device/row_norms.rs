@@ -106,6 +106,9 @@ impl Float for bf16 {
     }
 }
 
+/// The input and the operands of each rank.
+type Passed<T> = Vec<(Vec<T>, Operands<T>)>;
+
 /// Returns the plan of an algorithm, out of place.
 fn plan_of(name: &str, ranks: u32, blocks: usize) -> Result<Plan, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
@@ -317,7 +320,7 @@ impl<T: Float> Norms<T> {
     }
 
     /// Writes new operands and inputs, and returns them.
-    fn set(&mut self, seed: u64) -> Result<Vec<(Vec<T>, Operands<T>)>, Failed> {
+    fn set(&mut self, seed: u64) -> Result<Passed<T>, Failed> {
         let mut all = Vec::new();
         for (rank, memory) in (0..).zip(&mut self.memory) {
             let input = values(seed + 31 * rank, memory.input.memory.len() - memory.input.skew);
@@ -339,7 +342,7 @@ impl<T: Float> Norms<T> {
     }
 
     /// Launches on the CPU, and compares.
-    fn compare(&mut self, mut all: Vec<(Vec<T>, Operands<T>)>) -> Result<(), Failed> {
+    fn compare(&mut self, mut all: Passed<T>) -> Result<(), Failed> {
         self.run.synchronize(&self.stream)?;
         let (mut norms, mut outputs, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
         for (input, operands) in &mut all {
