@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use mscclpp_bootstrap::place;
 use mscclpp_communicator::{Communicator, Group, OnStream};
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::cuda::{Device, DeviceVec, DeviceView, DeviceViewMut, Stream};
-use mscclpp_exec::{DataType, Element, Error, with_type};
+use mscclpp_exec::cuda::{Device, DeviceRowNorm, DeviceVec, DeviceView, DeviceViewMut, Stream};
+use mscclpp_exec::{DataType, E4m3, Element, Error, with_type};
 
-use crate::call::Call;
+use crate::call::{Call, RowNormCall};
 use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::tensor::View;
@@ -160,6 +160,7 @@ fn temporary_of(call: &Call) -> usize {
         Call::AllToAll { input, output } if input.overlaps(output) => input.bytes,
         Call::AllToAllRows { input, output, .. } if input.overlaps(output) => input.bytes,
         Call::ReduceScatter { input, output, .. } if input.overlaps(output) => output.bytes,
+        Call::RowNorm(call) if call.overwrites_input() => call.input.bytes,
         Call::AllGatherList { outputs, .. } | Call::Gather { outputs, .. } => sum(outputs),
         Call::ReduceScatterList { inputs, .. } | Call::Scatter { inputs, .. } => sum(inputs),
         Call::AllToAllList { inputs, outputs } => sum(inputs) + sum(outputs),
@@ -222,6 +223,46 @@ impl OnDevice<'_> {
         })
     }
 
+    fn norm_rows(&self, call: &RowNormCall) -> Result<(), Failure> {
+        let comm = self.comm.with_row_accumulator(call.accumulator());
+        let (on, output) = (comm.on(self.stream), &call.output);
+        // The call reports other lengths.
+        let is_whole = call.input.bytes == output.bytes;
+        let in_place = is_whole && self.form(CollectiveKind::AllReduce, &call.input, output, output)?;
+        // Other outputs are written before the last row of the input is read.
+        let mut input = call.input;
+        if call.others_overlap_input() {
+            input = self.temporary(0, input.bytes)?;
+            self.copy(&call.input, &input)?;
+        }
+        let input = self.input(&input, output, output, in_place)?;
+        with_type!(output.kind.moved().0, T => {
+            let (residual, gamma) = (call.residual.as_ref().map(read::<T>), call.gamma.as_ref().map(read::<T>));
+            let mut sums = call.residual_out.as_ref().map(written::<T>);
+            let mut quantized = call.quantized.as_ref().map(written::<E4m3>);
+            let mut scales = call.scales.as_ref().map(written::<f32>);
+            let mut norm = call.eps.map_or_else(DeviceRowNorm::<T>::add_only, DeviceRowNorm::new).bias(call.bias);
+            norm = match (residual.as_ref(), sums.as_mut()) {
+                (_, Some(sums)) if call.replaces_residual() => norm.residual_in_place(sums),
+                (Some(residual), Some(sums)) => norm.residual(residual).residual_out(sums),
+                (Some(residual), None) => norm.residual(residual),
+                (None, Some(sums)) => norm.residual_out(sums),
+                (None, None) => norm,
+            };
+            norm = gamma.iter().fold(norm, |norm, gamma| norm.gamma(gamma));
+            norm = match (&mut quantized, &mut scales) {
+                (Some(rows), Some(scales)) => norm.quantized_by_row(rows, scales),
+                (Some(rows), None) => norm.quantized(rows, call.scale),
+                (None, _) => norm,
+            };
+            match in_place {
+                true => on.all_reduce_rms_norm_in_place::<T>(&mut written(output), call.hidden, norm),
+                false => on.all_reduce_rms_norm::<T>(&read(&input), &mut written(output), call.hidden, norm),
+            }
+        })?;
+        Ok(())
+    }
+
     /// Makes a call whose tensors are on the device.
     pub(crate) fn run(&self, call: &Call) -> Result<(), Failure> {
         let (on, _name) = (self.on, place::enter_name(call.name()));
@@ -237,7 +278,7 @@ impl OnDevice<'_> {
                     with_type!(dtype, T => on.all_reduce_in_place::<T>(&mut written(tensor), op))?;
                 }
             }
-            Call::RowNorm(_) => return Err(unsupported("all_reduce_rms_norm on a device")),
+            Call::RowNorm(call) => self.norm_rows(call)?,
             Call::Reduce { tensor, operator, root } => {
                 let (op, dtype) = plain(*operator)?;
                 with_type!(dtype, T => on.reduce_in_place::<T>(&mut written(tensor), op, *root))?;

@@ -81,16 +81,35 @@ impl RowNormCall {
         Ok(())
     }
 
+    /// Returns the type in which the rows of ranks are added.
+    pub(crate) const fn accumulator(&self) -> AccumType {
+        if self.adds_in_f32 { AccumType::F32 } else { AccumType::Native }
+    }
+
+    /// Returns whether the sums with the residual replace it.
+    pub(crate) fn replaces_residual(&self) -> bool {
+        self.residual.zip(self.residual_out).is_some_and(|(residual, sums)| residual.is_same(&sums))
+    }
+
+    /// Returns whether an output other than the normalized rows has memory in common with the input.
+    pub(crate) fn others_overlap_input(&self) -> bool {
+        let others = [self.residual_out, self.quantized, self.scales];
+        others.iter().flatten().any(|other| other.overlaps(&self.input))
+    }
+
+    /// Returns whether any output has memory in common with the input.
+    pub(crate) fn overwrites_input(&self) -> bool {
+        self.others_overlap_input() || self.output.overlaps(&self.input)
+    }
+
     pub(super) fn run(&self, comm: &Communicator, staging: &mut Staging) -> Result<(), Failure> {
-        let accumulator = if self.adds_in_f32 { AccumType::F32 } else { AccumType::Native };
-        let comm = comm.with_row_accumulator(accumulator);
+        let comm = comm.with_row_accumulator(self.accumulator());
         // The call reports other lengths.
         let is_whole = self.input.bytes == self.output.bytes;
         let in_place =
             is_whole && form(&comm, CollectiveKind::AllReduce, &self.output, self.input.is_same(&self.output))?;
         // Other outputs are written before the last row of the input is read.
-        let others = [self.residual_out, self.quantized, self.scales];
-        let input = match others.iter().flatten().any(|other| other.overlaps(&self.input)) {
+        let input = match self.others_overlap_input() {
             true => copied(&self.input, staging)?,
             false => self.input,
         };
@@ -105,7 +124,7 @@ impl RowNormCall {
     fn norm<T: Element>(&self) -> RowNorm<'static, T> {
         let mut norm = self.eps.map_or_else(RowNorm::add_only, RowNorm::new).bias(self.bias);
         match (&self.residual, &self.residual_out) {
-            (Some(residual), Some(sums)) if residual.is_same(sums) => norm = norm.residual_in_place(written(sums)),
+            (_, Some(sums)) if self.replaces_residual() => norm = norm.residual_in_place(written(sums)),
             (residual, sums) => {
                 norm = residual.iter().fold(norm, |norm, residual| norm.residual(read(residual)));
                 norm = sums.iter().fold(norm, |norm, sums| norm.residual_out(written(sums)));
