@@ -4,7 +4,8 @@
 # which is created where it is missing.
 #
 # Usage: scripts/python-client.sh NAME
-#   sglang    the wrappers of NCCL and MSCCL++ of SGLang, three files of its wheel, and msgspec, which one needs (40 MB to download)
+#   sglang    the wrappers of NCCL, MSCCL++ and FlashInfer's all-reduces of SGLang, four files of its wheel, and msgspec, which one needs
+#             (40 MB to download)
 #   vllm      that of vLLM, two files of its wheel (340 MB to download)
 #   nccl4py   NVIDIA's bindings, with cuda-core and packaging, which they need (10 MB to download)
 #
@@ -35,7 +36,8 @@ msgspec==0.22.0 \\
 --hash=sha256:c6c310ef83e7e291b01a63298828f848348bb99e84a1098c4b3923c05674d032 \\
 --hash=sha256:f039ef5207b847f075a0a43020ee6140cd47505f890e47e157f2deb485c2dc96 \\
 --hash=sha256:5e4f7e09cceac7dbf4c0761b8ae7df51c55b5df5e9af7aff2c895aac1ebea015"
-    files=("sglang/srt/$wrapper/pynccl.py" "sglang/srt/$wrapper/pynccl_wrapper.py" "sglang/srt/$wrapper/pymscclpp.py")
+    files=("sglang/srt/$wrapper/pynccl.py" "sglang/srt/$wrapper/pynccl_wrapper.py" "sglang/srt/$wrapper/pymscclpp.py"
+        sglang/srt/layers/flashinfer_comm_fusion.py)
     ;;
 vllm)
     requirements="vllm==0.33.0 --hash=sha256:4b6bdec4ab269990bf70d45a3c1e94c3760a27064513760193b26d6f0da883aa"
@@ -55,8 +57,9 @@ environments=${MSCCLPP_PYTHON_ENVS:-${XDG_CACHE_HOME:-$HOME/.cache}/mscclpp/pyth
 folder=$environments/$1-${version%% *}
 # Written last, with what was installed.
 installed=$folder/requirements.txt
+contents=$(printf '%s\n' "$requirements" "${files[@]}")
 
-if [ "$(cat "$installed" 2>/dev/null)" != "$requirements" ]; then
+if [ "$(cat "$installed" 2>/dev/null)" != "$contents" ]; then
     if [ "${MSCCLPP_PYTHON_INSTALL:-1}" = 0 ]; then
         echo "there is no $folder; run scripts/python-client.sh $1" >&2
         exit 3
@@ -64,7 +67,7 @@ if [ "$(cat "$installed" 2>/dev/null)" != "$requirements" ]; then
     exec 9>"$folder.lock"
     flock 9
     # Another call may have installed it in the meantime.
-    if [ "$(cat "$installed" 2>/dev/null)" != "$requirements" ]; then
+    if [ "$(cat "$installed" 2>/dev/null)" != "$contents" ]; then
         rm -rf "$folder"
         # Where an interrupted call leaves it, the next one removes it.
         wheels=$folder/wheels
@@ -80,7 +83,7 @@ names = set(wheel.namelist())
 wheel.extractall(sys.argv[2], [name for name in sys.argv[3:] if name in names] or None)' "$wheel" "$folder" "${files[@]}"
         done
         rm -rf "$wheels"
-        echo "$requirements" >"$installed"
+        echo "$contents" >"$installed"
     fi
 fi
 echo "$folder"

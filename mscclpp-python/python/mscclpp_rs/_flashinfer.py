@@ -13,6 +13,11 @@ class CommBackend:
     """Base of what engines pass as ``comm_backend``."""
 
 
+def is_mnnvl_fabric_supported(device_idx: int) -> bool:
+    """Returns that memory is exchanged as file descriptors."""
+    return False
+
+
 class TorchDistBackend(CommBackend):
     """A process group, by default of all ranks."""
 
@@ -24,7 +29,11 @@ class TorchDistBackend(CommBackend):
 _MODULES: dict[str, dict[str, Any]] = {
     "flashinfer": {},
     "flashinfer.comm": {},
-    "flashinfer.comm.mnnvl": {"CommBackend": CommBackend, "TorchDistBackend": TorchDistBackend},
+    "flashinfer.comm.mnnvl": {
+        "CommBackend": CommBackend,
+        "TorchDistBackend": TorchDistBackend,
+        "is_mnnvl_fabric_supported": is_mnnvl_fabric_supported,
+    },
     "flashinfer.jit": {},
     "flashinfer.jit.env": {"FLASHINFER_JIT_DIR": None},
 }

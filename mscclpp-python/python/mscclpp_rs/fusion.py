@@ -71,9 +71,10 @@ class AllReduceFusionWorkspace:
     """The ranks of ``allreduce_fusion``, and the largest size of its input. It has no memory: that of calls is of the process group.
 
     Attributes:
-        backend: the name that was asked for, ``"trtllm"`` for ``"auto"``; calls are the same with all of them.
+        backend: the name that was asked for, ``"trtllm"`` for ``"auto"``. As in FlashInfer, calls of ``"mnnvl"`` always round the sum once.
         world_size, rank: the number of ranks, and this one.
         max_token_num, hidden_dim, dtype: the largest input.
+        metadata: what engines read of a workspace of ``"trtllm"``: whether it is for float32.
     """
 
     def __init__(self, backend: str, group: Backend, name: str, max_token_num: int, hidden_dim: int, dtype: torch.dtype) -> None:
@@ -83,6 +84,7 @@ class AllReduceFusionWorkspace:
         self.max_token_num = max_token_num
         self.hidden_dim = hidden_dim
         self.dtype = dtype
+        self.metadata = {"use_fp32_lamport": dtype == torch.float32}
         self.group_name: str | None = name
 
     def is_buffer_size_sufficient(
@@ -138,7 +140,7 @@ def create_allreduce_fusion_workspace(
     """
     call = "create_allreduce_fusion_workspace"
     if backend not in ("auto", "trtllm", "mnnvl"):
-        raise InvalidInputError(f"{call}: expected the backend auto, trtllm or mnnvl, which are the same here, found {backend!r}")
+        raise InvalidInputError(f"{call}: expected the backend auto, trtllm or mnnvl, found {backend!r}")
     if max_token_num is None or hidden_dim is None or dtype is None:
         raise InvalidInputError(f"{call}: expected max_token_num, hidden_dim and dtype, found {max_token_num}, {hidden_dim} and {dtype}")
     if dtype not in _TYPES:
@@ -198,7 +200,8 @@ def allreduce_fusion(
     ``weight_bias + rms_gamma``; those with ``FP8Quant`` also quantize the rows, divided by ``scale_factor``, and those with ``DynamicFP8Quant``
     by a scale for each row, which is stored in ``scale_out``. Returns ``output`` of ``kAllReduce``, ``quant_out`` where rows are quantized,
     otherwise ``norm_out``; results that are returned are allocated where no tensor is passed. Unlike in FlashInfer, ``residual_in`` and
-    ``rms_gamma`` may be missing. With ``fp32_acc``, the sum over the ranks is rounded once, otherwise after every addition.
+    ``rms_gamma`` may be missing. With ``fp32_acc``, or a workspace of ``"mnnvl"``, the sum over the ranks is rounded once, otherwise after every
+    addition.
 
     Any output may be the input, and ``residual_out`` may be ``residual_in``; the others have memory of their own. Arguments that choose a kernel
     or state a layout of NVFP4 change nothing. ``torch.compile`` traces the call as the operation ``mscclpp::allreduce_fusion``. A call of
@@ -251,7 +254,7 @@ def allreduce_fusion(
         1.0 if of_tensor or pattern not in _STATIC else scale_factor,
         rms_eps if has_norm else None,
         weight_bias,
-        fp32_acc,
+        fp32_acc or workspace.backend == "mnnvl",
         workspace.group_name,
         result,
         residual_out if has_norm else None,

@@ -71,6 +71,9 @@ def rows_have_the_bits_of_the_contract():
                 plain = added(rows, hidden, dtype, fp32_acc)
                 what = f"{dtype}, {rows} rows of {hidden}, {fp32_acc}"
                 equal(allreduce_fusion(own, workspace, Pattern.kAllReduce, fp32_acc=fp32_acc), plain, what)
+                if fp32_acc:
+                    always = workspace_of(rows, hidden, dtype, backend="mnnvl")
+                    equal(allreduce_fusion(own, always, Pattern.kAllReduce), plain, what)
                 sums = (plain.float() + residual.float()).to(dtype)
                 expected = normalized(sums, gamma, 1.0)
                 residual_out, norm_out = torch.empty_like(own), torch.empty_like(own)

@@ -122,6 +122,9 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
     }
     let python = client.clone().and(python);
     let client = client.ok();
+    let folder: Vec<String> = client.iter().map(|folder| folder.display().to_string()).collect();
+    let script = sources().join("tests/python/sglang_fusion.py");
+    trials.push(on_cpu("sglang_fused_calls_of_2_ranks".into(), &python, package, script, &folder, 2));
     for hosts in [1, 2] {
         let script = sources().join("tests/python/sglang.py");
         let name = format!("sglang_on_4_simulated_devices_of_{hosts}_hosts");
