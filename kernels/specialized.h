@@ -54,12 +54,17 @@ DEV bool has_range(const LaunchParams& launch, uint32_t number) { return number 
 
 DEV ParamRange range_of(const LaunchParams& launch, uint32_t number) { return launch.ranges[launch.rows[dev_block()] + number]; }
 
+/// Slice `index` of `of` of `len` bytes: not inlined, since it is long, and only launches with many operations call it.
+DEV_CALL ByteRange computed_range(uint64_t unit, uint64_t len, uint32_t index, uint32_t of) {
+  ByteRange bytes;
+  slice_of(unit, len, index, of, bytes.at, bytes.len);
+  return bytes;
+}
+
 /// Slice `index` of `of` of `chunks` chunks, of the block's operation `number`.
 DEV ByteRange byte_range(const LaunchParams& launch, uint32_t number, uint32_t chunks, uint32_t index, uint32_t of) {
   if (has_range(launch, number)) return ByteRange{range_of(launch, number).start, range_of(launch, number).len};
-  ByteRange bytes;
-  slice_of(launch.unit, chunks * launch.stride, index, of, bytes.at, bytes.len);
-  return bytes;
+  return computed_range(launch.unit, chunks * launch.stride, index, of);
 }
 
 /// The block's slice of `chunks` chunks, of its operation `number`.

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-crates=(mscclpp-plan mscclpp-trace mscclpp-check mscclpp-predict mscclpp-core mscclpp-eval mscclpp-macros mscclpp-algorithms mscclpp-find mscclpp-bootstrap mscclpp-kernels
+crates=(mscclpp-plan mscclpp-trace mscclpp-check mscclpp-predict mscclpp-core mscclpp-eval mscclpp-macros mscclpp-algorithms mscclpp-find mscclpp-bootstrap mscclpp-kernels mscclpp-images
     mscclpp-fuzz mscclpp-base mscclpp-transport mscclpp-cuda mscclpp-exec mscclpp-select mscclpp-communicator mscclpp-validate mscclpp mscclpp-nccl
     mscclpp-cli)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -99,7 +99,7 @@ cd "$work"
 unset CUDARC_CUDA_VERSION
 cargo run --quiet -p outside
 # Programs for CPUs compile neither the CUDA executor nor device code.
-if cargo tree -p outside --prefix none | grep -E '^(cudarc|mscclpp-kernels) '; then
+if cargo tree -p outside --prefix none | grep -E '^(cudarc|mscclpp-kernels|mscclpp-images) '; then
     echo "a program with default features depends on CUDA code"
     exit 1
 fi

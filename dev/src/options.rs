@@ -67,6 +67,8 @@ pub struct Options {
     pub one_connection: bool,
     /// Whether the driver is older than the toolkit that built the kernels, and rejects them.
     pub old: bool,
+    /// Whether kernels that were compiled ahead of time are compiled from their sources when they are loaded; otherwise the driver refuses them.
+    pub ahead_of_time: bool,
     /// Number of devices, from the first one, that support multicast objects.
     pub multicast: u32,
     /// Counters of the accesses by multicast addresses.
@@ -155,6 +157,7 @@ impl Default for Options {
             time_per_copy: Duration::ZERO,
             one_connection: false,
             old: false,
+            ahead_of_time: false,
             multicast: 0,
             counts: None,
             accesses: None,

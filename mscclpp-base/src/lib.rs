@@ -25,6 +25,7 @@ pub mod error;
 pub mod file;
 #[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
 pub mod interpret;
+pub mod kernel_tier;
 pub mod layout;
 pub mod logging;
 #[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]

@@ -12,7 +12,7 @@
 //! | [`mod@slice`], [`memory`] | ranges; memory of the library |
 //! | [`lend`], [`uses`], [`unused`], [`counter`] | memory that calls borrow, and what waits for its users |
 //! | [`capture`] | what a thread that captures a stream may do |
-//! | [`jit`], [`images`] | kernels that are compiled at run time, and prebuilt ones |
+//! | [`jit`], [`images`], `ahead_of_time` | kernels that are compiled at run time, prebuilt interpreters, kernels of default plans |
 //! | [`abi`] | what host and device share; `kernels/abi.h` is generated from it |
 
 #![allow(
@@ -25,6 +25,8 @@
 )]
 
 pub mod abi;
+#[cfg(feature = "images")]
+pub mod ahead_of_time;
 pub mod buffer;
 pub mod capture;
 mod copy;

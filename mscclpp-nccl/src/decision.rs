@@ -51,8 +51,8 @@ pub(crate) fn made(communicator: &Communicator, stream: &Stream, named: Option<&
     let launch = match is_of_kernels {
         true => "kernels of the program".to_owned(),
         false => {
-            let kernel = if call.is_specialized { "a kernel of the plan" } else { "the interpreter" };
-            format!("{kernel} on {} thread blocks of {} threads", call.num_blocks, call.threads_per_block)
+            let kernel = call.kernel.describe();
+            format!("{kernel}, on {} thread blocks of {} threads", call.num_blocks, call.threads_per_block)
         }
     };
     print(format!("{request}: `{algorithm}`, {launch}, {copies}"), || match named {

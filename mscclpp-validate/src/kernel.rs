@@ -72,7 +72,7 @@ struct Reader<'p> {
     program: &'p ResolvedPlan,
     code: &'p Block,
     reduce: Option<&'p str>,
-    /// The block's slice, where operations name none themselves: index and number of slices.
+    /// The block's slice, where operations name none themselves: index and number of slices; none if it processes all of its operands.
     slice: Option<(u32, u32)>,
     /// The next instruction.
     at: u32,
@@ -246,6 +246,7 @@ impl Reader<'_> {
         let mut slices =
             self.program.instrs[self.code.start as usize..self.code.end as usize].iter().map(|instr| instr.slice);
         let range = match instr.slice {
+            (_, 0 | 1) if self.slice.is_none() => format!("own_range(launch, {number}, {size})"),
             (_, 0 | 1) => format!("byte_range(launch, {number}, {size}, 0, 1)"),
             // Where all operations have the block's slice, they do not name it.
             own if slices.all(|other| other.1 <= 1 || other == own) && Some(own) == self.slice => {

@@ -31,6 +31,7 @@ const SOURCES: &[&str] = &[
     "mscclpp-cuda/src",
     "mscclpp-validate/src",
     "kernels/src",
+    "images/src",
 ];
 
 /// A retired word or phrase, and what to write instead.

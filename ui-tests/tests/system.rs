@@ -45,7 +45,7 @@ const LIBRARIES: [&str; 9] =
     ["rustix", "libc", "nix", "linux-raw-sys", "signal-hook", "windows-sys", "if-addrs", "libloading", "cudarc"];
 
 /// Folders of the crates that reach none of them: the compiler's half, which runs wherever rustc does, and the fuzzer.
-const PORTABLE: [&str; 8] = [
+const PORTABLE: [&str; 9] = [
     "mscclpp-plan",
     "mscclpp-check",
     "mscclpp-core",
@@ -54,6 +54,7 @@ const PORTABLE: [&str; 8] = [
     "mscclpp-algorithms",
     "mscclpp-fuzz",
     "kernels",
+    "images",
 ];
 
 fn root() -> PathBuf {

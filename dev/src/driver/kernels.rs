@@ -2,14 +2,18 @@
 
 use std::ffi::CString;
 
-use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Kernels;
+use mscclpp_exec::cuda::jit::Source;
+use mscclpp_exec::cuda::{Driver, Handle};
 
 use super::{Simulator, released};
 use crate::host::{Code, Launch, Module, Result, Work, error};
 use crate::launch::OMITTED_MEMBER;
 use crate::native;
 use crate::plugin::Plugin;
+
+/// First bytes of a fat binary.
+const FAT_BINARY: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 
 impl Kernels for Simulator {
     fn load(&self, name: &str, image: &[u8]) -> Result<Handle> {
@@ -31,6 +35,20 @@ impl Kernels for Simulator {
         let handle = self.machine.handle();
         self.machine.state().modules.insert(handle.0, module);
         Ok(handle)
+    }
+
+    fn load_ahead_of_time(&self, source: &Source, image: &[u8]) -> Result<Handle> {
+        const CALL: &str = "cuModuleLoadData";
+        if !self.machine.options.ahead_of_time {
+            return error(CALL, Code::NoBinary, "machine code");
+        }
+        // Its machine code is for devices: what it was compiled from is compiled here instead.
+        assert!(image.starts_with(&FAT_BINARY), "no fat binary");
+        let compiled = self.compiler().and_then(|compiler| compiler.compile(source));
+        match compiled {
+            Ok(compiled) => self.load(source.name(), &compiled.code),
+            Err(failure) => error(CALL, Code::InvalidValue, failure.to_string()),
+        }
     }
 
     fn function(&self, module: Handle, name: &str) -> Result<Handle> {

@@ -33,7 +33,8 @@ pub(crate) fn tests() -> Vec<Test> {
         ("graphs_and_calls_by_compiled_kernels_follow_one_another", || {
             let outputs = run("mixed_graphs", 2, &[], &[("MSCCLPP_KERNELS", "wait"), ("NCCL_DEBUG", "INFO")])?;
             all_ok(&outputs)?;
-            let is_compiled = text(&outputs[0]).contains("has a compiled kernel for i32");
+            let is_compiled = text(&outputs[0]).contains("has a compiled kernel for i32")
+                && text(&outputs[0]).contains("a kernel of the plan, compiled at run time, on ");
             is_compiled.then_some(()).ok_or_else(|| text(&outputs[0]))
         }),
         ("finalization_of_a_caller_that_does_not_wait_is_in_progress", || all_ok(&run("finalized", 2, &[], &[])?)),
@@ -79,7 +80,7 @@ fn smallest_maximum() -> Result<(), String> {
         let outputs = run("limited", 2, &limits, &[("NCCL_DEBUG", "INFO"), ("MSCCLPP_KERNELS", "interpreter")])?;
         all_ok(&outputs)?;
         let text = text(&outputs[0]);
-        let after = text.split("the interpreter on ").nth(1).and_then(|after| after.split(" thread blocks").next());
+        let after = text.split("the interpreter, on ").nth(1).and_then(|after| after.split(" thread blocks").next());
         after.and_then(|blocks| blocks.parse().ok()).ok_or(text)
     };
     let (usual, limited) = (blocks(["0", "0"])?, blocks(["0", "3"])?);

@@ -80,7 +80,8 @@ pub struct CallRecord {
     pub request: String,
     /// Source location of the call.
     pub at: String,
-    /// Kernel of its last launch of a plan on a device: `interpreter`, or `specialized` for the plan; `None` without a launch.
+    /// Kernel of its last launch of a plan on a device: `interpreter`, or one of the plan, compiled `just-in-time` or `ahead-of-time`; `None`
+    /// without a launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
 }

@@ -10,6 +10,7 @@ use mscclpp_core::plan::raw::OpKind;
 use super::call_words::{WORDS, decode, encode};
 use super::record::{CallRecord, Dump, FailureRecord, OpRecord, RankRecord, StateRecord, WaitRecord};
 use mscclpp_base::error::{BlockedThreadBlock, Error, Stall, UnblockedBy, WaitsFor};
+use mscclpp_base::kernel_tier::KernelTier;
 use mscclpp_bootstrap::places;
 use mscclpp_select::Request;
 
@@ -34,12 +35,9 @@ struct Slot {
     /// Number of the call, from 1; 0 while it is written.
     number: AtomicU64,
     words: [AtomicU64; WORDS],
-    /// Kernel of the call's last launch of a plan: a position in `KERNELS`, from 1; 0 without a launch.
+    /// Kernel of the call's last launch of a plan: a position in `KernelTier::ALL`, from 1; 0 without a launch.
     kernel: AtomicU64,
 }
-
-/// Names of kernels.
-const KERNELS: [&str; 2] = ["interpreter", "specialized"];
 
 impl Default for Recorder {
     fn default() -> Self {
@@ -70,8 +68,8 @@ impl Recorder {
 
     /// Records which kernel the last call launched on a device.
     #[cfg(feature = "cuda")]
-    pub(crate) fn note_kernel(&self, is_specialized: bool) {
-        self.slot(self.calls.load(Relaxed)).kernel.store(1 + u64::from(is_specialized), Release);
+    pub(crate) fn note_kernel(&self, kernel: KernelTier) {
+        self.slot(self.calls.load(Relaxed)).kernel.store(1 + kernel as u64, Release);
     }
 
     fn slot(&self, number: u64) -> &Slot {
@@ -81,8 +79,8 @@ impl Recorder {
     /// Returns the name of the kernel that a call launched, if the rank has not replaced the call.
     fn kernel(&self, number: u64) -> Option<String> {
         let slot = self.slot(number);
-        let kernel = KERNELS.get((slot.kernel.load(Acquire) as usize).checked_sub(1)?)?;
-        (slot.number.load(Acquire) == number).then(|| (*kernel).to_owned())
+        let kernel = KernelTier::ALL.get((slot.kernel.load(Acquire) as usize).checked_sub(1)?)?;
+        (slot.number.load(Acquire) == number).then(|| kernel.to_string())
     }
 
     /// Writes a dump for the first failure, if the environment names a folder.
@@ -248,14 +246,14 @@ mod tests {
     fn dumps_name_the_kernel_of_a_call() {
         let recorder = Recorder::default();
         let group = Bootstrap::local(1).expect("a group").remove(0);
-        recorder.note(None, 0);
-        recorder.note_kernel(true);
-        recorder.note(None, 0);
-        recorder.note_kernel(false);
+        for kernel in KernelTier::ALL {
+            recorder.note(None, 0);
+            recorder.note_kernel(kernel);
+        }
         recorder.note(None, 0);
         let dump = recorder.dump(&RankRecord::of(&group), None, None, Vec::new());
         let kernels: Vec<_> = dump.calls.iter().map(|call| call.kernel.as_deref()).collect();
-        assert_eq!(kernels, [Some("specialized"), Some("interpreter"), None]);
+        assert_eq!(kernels, [Some("interpreter"), Some("just-in-time"), Some("ahead-of-time"), None]);
     }
 
     #[test]

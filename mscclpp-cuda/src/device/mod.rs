@@ -128,6 +128,28 @@ impl Device {
         }
     }
 
+    /// Loads the image of a source that was compiled ahead of time, and returns its kernel.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if the driver does not take the image, or it has no such kernel; nothing stays loaded then.
+    #[doc(hidden)]
+    pub fn ahead_of_time(&self, source: &Source, kernel: &str) -> Result<Option<Function>, Error> {
+        #[cfg(feature = "images")]
+        if let Some(image) = crate::ahead_of_time::find(source, self.properties()) {
+            let mut modules = self.inner.modules.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, module)) = modules.iter().find(|(known, _)| known == source) {
+                return module.function(kernel).map(Some);
+            }
+            let driver = self.driver();
+            let module = Module::new(driver.clone(), driver.load_ahead_of_time(source, image)?, String::new());
+            let function = module.function(kernel)?;
+            modules.push((source.clone(), module));
+            return Ok(Some(function));
+        }
+        _ = (source, kernel);
+        Ok(None)
+    }
+
     fn load(&self, modules: &mut Vec<(Source, Module)>, source: &Source, image: Image) -> Result<Module, Error> {
         let driver = self.driver();
         let module = Module::new(driver.clone(), driver.load(source.name(), &image.code)?, image.log);

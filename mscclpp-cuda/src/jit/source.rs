@@ -1,10 +1,22 @@
 //! Source of device code that is compiled at run time.
 
+use std::sync::LazyLock;
+
 use sha2::{Digest, Sha256};
 
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::numeric::AccumType;
 use mscclpp_kernels::{EXECUTOR, HEADERS};
+
+/// Hash of the device code's headers, which every source includes.
+static HEADERS_HASH: LazyLock<String> = LazyLock::new(|| {
+    let mut digest = Sha256::new();
+    for part in HEADERS.iter().flat_map(|(name, text)| [name, text]) {
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part);
+    }
+    hex(&digest.finalize())
+});
 
 /// One translation unit of CUDA C++: a text with macros, options and headers. The headers of the device code are always
 /// available: `#include "reduce.h"`.
@@ -100,7 +112,8 @@ impl Source {
         add(compiler);
         add(&self.name);
         add(&self.text);
-        for (name, text) in self.headers() {
+        add(&HEADERS_HASH);
+        for (name, text) in &self.headers {
             add(name);
             add(text);
         }

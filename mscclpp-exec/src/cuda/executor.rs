@@ -13,6 +13,7 @@ use super::ipc::IpcGroup;
 use super::last_launch::LastLaunch;
 use super::plan_state::PlanState;
 use super::prepared_plan::PreparedPlan;
+use super::specialize::Compile;
 use crate::process;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::{Params, ResolvedPlan, resolve};
@@ -103,10 +104,9 @@ pub struct PrepareOptions {
     /// Whether to generate and compile a kernel for this plan, type and reduction. Where that is not possible the plan
     /// is interpreted, with the same results.
     pub specialize: bool,
-    /// Whether `specialize` waits for no compiler: a kernel that is not compiled yet is compiled in the background, for plans that are
-    /// prepared later.
+    /// When `specialize` compiles a kernel that was not compiled before.
     #[doc(hidden)]
-    pub only_compiled: bool,
+    pub compile: Compile,
     /// Whether switches may reduce floats, as [`Options::in_switch_floats`] allows it for all plans.
     pub in_switch_floats: bool,
 }
@@ -156,11 +156,11 @@ impl PrepareOptions {
         Self { specialize, ..self }
     }
 
-    /// Returns these options with a specialized kernel if it is compiled already.
+    /// Returns these options with a specialized kernel, and when it is compiled.
     #[doc(hidden)]
     #[must_use]
-    pub fn specialize_if_compiled(self) -> Self {
-        Self { specialize: true, only_compiled: true, ..self }
+    pub fn specialize_by(self, compile: Compile) -> Self {
+        Self { specialize: true, compile, ..self }
     }
 
     /// Returns these options with reductions of floats by switches allowed or not.
@@ -388,8 +388,8 @@ impl Executor {
     /// Binds a plan to a message, with settings.
     ///
     /// # Cost
-    /// The first time that a plan is specialized for a type and reduction it is compiled, which takes seconds, unless
-    /// the cache contains it ([`jit`](super::jit)).
+    /// The first time that a plan is specialized for a type and reduction it is compiled, which takes seconds, unless it was
+    /// compiled ahead of time or the cache contains it ([`jit`](super::jit)).
     ///
     /// # Errors
     /// Those of [`prepare`](Self::prepare). It is no error if a plan cannot be specialized:

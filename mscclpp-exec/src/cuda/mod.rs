@@ -59,6 +59,10 @@ pub mod jit {
     pub use mscclpp_cuda::jit::*;
 }
 
+#[cfg(feature = "images")]
+#[doc(hidden)]
+pub use mscclpp_cuda::ahead_of_time;
+
 pub use buffers::{Binding, Buffers};
 pub use counts::DeviceCounts;
 #[doc(hidden)]
@@ -67,6 +71,7 @@ pub use executor::{Executor, Options, PrepareOptions};
 pub use flat_mapping::FlatMapping;
 pub use ipc::PeerPath;
 pub use mscclpp_base::error::unavailable::CudaUnavailable;
+pub use mscclpp_base::kernel_tier::KernelTier;
 #[doc(hidden)]
 pub use mscclpp_cuda::{
     abi,
@@ -100,6 +105,8 @@ pub use prepared_plan::PreparedPlan;
 #[doc(hidden)]
 pub use rows::LentRows;
 pub use rows::{DeviceRowNorm, RowOperands};
+#[doc(hidden)]
+pub use specialize::{Compile, sources_of_ranks};
 pub use specialize::{NotSpecialized, specialized_source};
 #[doc(hidden)]
 pub use staged::{Access, LentCounts, LentParams, Staged, StagedPart, lent_slices, part_slices};

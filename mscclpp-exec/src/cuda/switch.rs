@@ -52,11 +52,20 @@ pub(super) struct MulticastBuffer {
 
 impl Groups {
     pub(super) fn new(program: &ResolvedPlan, world: &Inner) -> Self {
+        Self::with(program, &world.device_of, |members| rejection(world, members).err())
+    }
+
+    /// Creates the groups of a plan whose ranks are on these devices. `rejection`: why ranks can have no multicast object.
+    pub(super) fn with(
+        program: &ResolvedPlan,
+        device_of: &[u32],
+        rejection: impl Fn(&[u32]) -> Option<MulticastUnavailable>,
+    ) -> Self {
         let mut groups: Vec<Group> = Vec::new();
         let mut number = |operands: &[Operand], is_switch: bool| -> u32 {
             let Some(members) = members(operands).filter(|_| is_switch) else { return 0 };
             let at = groups.iter().position(|group| group.members == members).unwrap_or_else(|| {
-                let rejected = rejection(world, &members).err();
+                let rejected = rejection(&members);
                 groups.push(Group { members, spaces: [false; 4], rejected });
                 groups.len() - 1
             });
@@ -70,8 +79,8 @@ impl Groups {
         let of = program.instrs.iter().map(of_instr).collect();
         let mut all = Self { groups, of };
         // A launch has a limited number of groups of each device.
-        for &device in &world.device_of {
-            for group in all.on(world, device).skip(abi::MAX_GROUPS as usize).collect::<Vec<_>>() {
+        for &device in device_of {
+            for group in all.on(device_of, device).skip(abi::MAX_GROUPS as usize).collect::<Vec<_>>() {
                 all.groups[group].rejected = Some(MulticastUnavailable::TooMany { most: abi::MAX_GROUPS as usize });
             }
         }
@@ -79,15 +88,15 @@ impl Groups {
     }
 
     /// Returns the numbers of the groups with a member on a device that may have multicast objects.
-    fn on(&self, world: &Inner, device: u32) -> impl Iterator<Item = usize> {
-        let is_there = move |group: &Group| group.members.iter().any(|&rank| world.device_of[rank as usize] == device);
+    fn on(&self, device_of: &[u32], device: u32) -> impl Iterator<Item = usize> {
+        let is_there = move |group: &Group| group.members.iter().any(|&rank| device_of[rank as usize] == device);
         let open = self.groups.iter().enumerate().filter(|(_, group)| group.rejected.is_none());
         open.filter(move |(_, group)| is_there(group)).map(|(number, _)| number)
     }
 
     /// Stores in a device's operations the groups that they refer to.
     pub(super) fn mark(&self, world: &Inner, device: u32, instrs: &mut [abi::Instr]) {
-        let own: Vec<usize> = self.on(world, device).collect();
+        let own: Vec<usize> = self.on(&world.device_of, device).collect();
         let local = |group: u32| -> u16 {
             let at = (group as usize).checked_sub(1).and_then(|group| own.iter().position(|&other| other == group));
             at.map_or(0, |at| at as u16 + 1)
@@ -124,7 +133,7 @@ impl Groups {
     /// Returns a device's distances from the memories of two spaces to their multicast addresses.
     fn distances(&self, world: &Inner, device: u32, of: &[(usize, Space, u64)]) -> abi::Distances {
         let mut distances = abi::Distances::default();
-        for (group, at) in self.on(world, device).zip(0..abi::MAX_GROUPS as usize) {
+        for (group, at) in self.on(&world.device_of, device).zip(0..abi::MAX_GROUPS as usize) {
             for &(_, space, distance) in of.iter().filter(|(number, ..)| *number == group) {
                 distances[2 * at + abi::Space::from(space).0 as usize % 2] = distance;
             }

@@ -10,9 +10,10 @@ use libtest_mimic::Failed;
 use mscclpp_communicator::{Communicator, KernelPolicy};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
+use mscclpp_dev::Options;
 use mscclpp_exec::cuda::channels::{ChannelOptions, Channels, DevicePortChannel};
 use mscclpp_exec::cuda::jit::{Cache, Function, Source};
-use mscclpp_exec::cuda::{Device, DeviceSlice, DeviceVec, Executor, Stream};
+use mscclpp_exec::cuda::{Device, DeviceSlice, DeviceVec, Executor, KernelTier, Stream};
 use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::{DataType, Element};
 use mscclpp_select::kernels::{ContextKey, NativeAlgorithm, NativeError};
@@ -194,7 +195,7 @@ pub(super) fn kernels_of_plans_are_compiled_meanwhile(seed: u64) -> Result<(), F
             on.synchronize()?;
             let expected = if op == ReduceOp::Sum { 2 * round + 1 } else { round + 1 };
             assert_eq!(output.to_vec()?, vec![expected as f32; len], "{call:?}");
-            Ok(call.is_specialized)
+            Ok(call.kernel.is_specialized())
         };
         let mut captured = on.alloc::<f32>(64)?;
         on.all_reduce_in_place(&mut captured, ReduceOp::Sum)?;
@@ -230,6 +231,49 @@ pub(super) fn kernels_of_plans_are_compiled_meanwhile(seed: u64) -> Result<(), F
         Ok(comm.barrier()?)
     };
     compiling(seed, run).into_iter().collect()
+}
+
+/// Calls of default plans run kernels that were compiled ahead of time from the first one on, without a compiler, in and out of place and with
+/// one and several thread blocks; calls whose plans have none are interpreted. Ranks whose driver refuses them interpret all.
+pub(super) fn kernels_compiled_ahead_of_time_run_first_calls(seed: u64) -> Result<(), Failed> {
+    let old = Options { ahead_of_time: false, ..machine_options(seed, 0, false) };
+    let new = Options { ahead_of_time: true, ..old };
+    let run = |comm: &Communicator, device: &Device, has_them: bool| {
+        let stream = device.stream()?;
+        comm.set_kernel_policy(KernelPolicy::AheadOfTime);
+        let on = comm.on(&stream);
+        let expected = if has_them { KernelTier::AheadOfTime } else { KernelTier::Interpreter };
+        for (len, in_place) in [(256, false), (2048, true)] {
+            let mut output = on.alloc::<f32>(len)?;
+            match in_place {
+                true => {
+                    output.write(&vec![1.0 + comm.rank() as f32; len])?;
+                    on.all_reduce_in_place(&mut output, ReduceOp::Sum)?;
+                }
+                false => {
+                    let input = DeviceVec::from_slice(device, &vec![1.0 + comm.rank() as f32; len])?;
+                    on.all_reduce(&input, &mut output, ReduceOp::Sum)?;
+                }
+            }
+            let call = on.last_call()?.ok_or("no call")?;
+            on.synchronize()?;
+            assert_eq!(call.kernel, expected, "{call:?}");
+            assert_eq!(output.to_vec()?, vec![3.0; len], "{call:?}");
+        }
+        // No kernel of this type was compiled.
+        let mut other = on.alloc::<i64>(64)?;
+        on.all_reduce_in_place(&mut other, ReduceOp::Sum)?;
+        assert_eq!(on.last_call()?.map(|call| call.kernel), Some(KernelTier::Interpreter));
+        Ok(comm.barrier()?)
+    };
+    for options in [[new; 2], [new, old]] {
+        let machines = options.map(|options| mscclpp_dev::machine(options, 2));
+        let device =
+            |rank: u32| Ok(Device::with_cache(machines[rank as usize].clone()?[rank as usize].clone(), Cache::NONE));
+        let run = |comm: &Communicator, device: &Device| run(comm, device, options[comm.rank() as usize].ahead_of_time);
+        in_threads(2, group_options(120), device, run).into_iter().collect::<Result<(), Failed>>()?;
+    }
+    Ok(())
 }
 
 /// Runs two ranks in threads on devices that compile kernels.

@@ -42,7 +42,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 80] = [
+    let tests: [(&str, Test); 81] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -53,6 +53,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("kernels_gather_and_sum_by_channels_on_separate_hosts", channels::on_separate_hosts),
         ("selected_kernels_serve_calls", kernels::selected_kernels_serve_calls),
         ("kernels_of_plans_are_compiled_meanwhile", kernels::kernels_of_plans_are_compiled_meanwhile),
+        ("kernels_compiled_ahead_of_time_run_first_calls", kernels::kernels_compiled_ahead_of_time_run_first_calls),
         ("kernels_that_do_not_compile_are_reported", kernels::kernels_that_do_not_compile_are_reported),
         ("wait_of_kernel_without_signal_is_reported", channels::wait_without_signal_is_reported),
         ("different_channels_are_reported", channels::different_channels_are_reported),

@@ -3,23 +3,26 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mscclpp_base::error::Error;
-use mscclpp_exec::cuda::PrepareOptions;
+use mscclpp_exec::cuda::{Compile, PrepareOptions};
 
 /// The variable that names a [`KernelPolicy`].
 const VARIABLE: &str = "MSCCLPP_KERNELS";
 
 /// Which kernels launch the plans of calls on device memory: one that interprets every plan, or one that is compiled for the plan, the
-/// type and the reduction, which takes less time for short messages. Results have the same bits. Each rank decides for itself.
+/// type and the reduction, which takes less time for short messages. The library contains those of default plans, which were compiled
+/// ahead of time; others are compiled at run time. Results have the same bits. Each rank decides for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KernelPolicy {
-    /// The interpreter; nothing is compiled.
+    /// The interpreter.
     Interpreter,
-    /// The plan's kernel if it is compiled when the call is prepared, by this process or an earlier one; otherwise the interpreter, and a
-    /// thread compiles the kernel for what is prepared later.
+    /// The plan's kernel if it was compiled ahead of time, otherwise the interpreter; nothing is compiled.
+    AheadOfTime,
+    /// The plan's kernel if it is compiled when the call is prepared, ahead of time, by this process or by an earlier one; otherwise the
+    /// interpreter, and a thread compiles the kernel for what is prepared later.
     #[default]
     Background,
-    /// The plan's kernel, for which the first call waits.
+    /// The plan's kernel; if it was not compiled ahead of time, the first call waits for the compiler.
     Wait,
 }
 
@@ -41,15 +44,17 @@ impl KernelPolicy {
     pub(super) fn options(self, options: PrepareOptions) -> PrepareOptions {
         match self {
             Self::Interpreter => options,
-            Self::Background => options.specialize_if_compiled(),
-            Self::Wait => options.specialize(true),
+            Self::AheadOfTime => options.specialize_by(Compile::Never),
+            Self::Background => options.specialize_by(Compile::InBackground),
+            Self::Wait => options.specialize_by(Compile::Now),
         }
     }
 }
 
 /// The policies, as the variable names them.
-const NAMES: [(&str, KernelPolicy); 3] = [
+const NAMES: [(&str, KernelPolicy); 4] = [
     ("interpreter", KernelPolicy::Interpreter),
+    ("ahead-of-time", KernelPolicy::AheadOfTime),
     ("background", KernelPolicy::Background),
     ("wait", KernelPolicy::Wait),
 ];

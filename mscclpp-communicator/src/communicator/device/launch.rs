@@ -21,8 +21,8 @@ use crate::metrics::CallCounters;
 use mscclpp_base::error::Error;
 use mscclpp_base::message::Message;
 use mscclpp_exec::cuda::{
-    Access, Binding, DeviceBuffer, Entered, Executor, Lent, LentParams, PreparedPlan, SetUp, Staged, StagedPart,
-    Stream, lent_slices,
+    Access, Binding, DeviceBuffer, Entered, Executor, KernelTier, Lent, LentParams, PreparedPlan, SetUp, Staged,
+    StagedPart, Stream, lent_slices,
 };
 use mscclpp_select::kernels::NativeRun;
 use mscclpp_select::{Algorithm, Backend, CallError, DecidedBy, Decision, Request};
@@ -78,7 +78,7 @@ pub(super) struct Launched {
     num_launches: u32,
     num_blocks: u32,
     threads_per_block: u32,
-    is_specialized: bool,
+    kernel: KernelTier,
 }
 
 impl Launched {
@@ -93,7 +93,7 @@ impl Launched {
             num_launches,
             num_blocks,
             threads_per_block,
-            is_specialized: false,
+            kernel: KernelTier::default(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Launched {
             num_launches,
             num_blocks,
             threads_per_block,
-            is_specialized: self.is_specialized,
+            kernel: self.kernel,
         }
     }
 }
@@ -259,7 +259,7 @@ impl Connection {
             }
         }
         if launched.num_blocks > 0 {
-            call.communicator.inner.observed.recorder.note_kernel(launched.is_specialized);
+            call.communicator.inner.observed.recorder.note_kernel(launched.kernel);
         }
         if let Some(counters) = &launched.counters {
             // The device runs it later, so it is counted and not timed.
@@ -413,7 +413,7 @@ impl Connection {
         let entry = self.entry_of(call, request, hidden)?;
         entry.bound_plan()?.plan.launch_own(input.map(whole), whole(output), passed, call.stream)?;
         entry.launched(call, &mut launched);
-        call.communicator.inner.observed.recorder.note_kernel(launched.is_specialized);
+        call.communicator.inner.observed.recorder.note_kernel(launched.kernel);
         if let Some(counters) = &launched.counters {
             counters.record(request.bytes, None, 0);
         }
@@ -570,7 +570,7 @@ impl Entry {
             }
             launched.num_blocks = plan.num_blocks();
             launched.threads_per_block = plan.threads_per_block();
-            launched.is_specialized = plan.ran_specialized();
+            launched.kernel = plan.last_kernel();
         }
         self.algorithm.record_call();
         launched.num_launches += 1;

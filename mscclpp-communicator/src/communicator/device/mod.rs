@@ -31,8 +31,8 @@ use super::handle::Calls;
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_exec::cuda::{
-    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, FlatMapping, NotRegistered, PeerPath, PeerRegions, PeerWindow,
-    Registered, Registration, Stream, device_count, refuse_in_capture,
+    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, FlatMapping, KernelTier, NotRegistered, PeerPath, PeerRegions,
+    PeerWindow, Registered, Registration, Stream, device_count, refuse_in_capture,
 };
 use mscclpp_select::{DecidedBy, Request};
 
@@ -127,8 +127,8 @@ pub struct LaunchedCall {
     pub num_blocks: u32,
     /// Number of CUDA threads of a thread block; 0 without a launch.
     pub threads_per_block: u32,
-    /// Whether the last launch ran a kernel that was compiled for the plan; otherwise plans are interpreted.
-    pub is_specialized: bool,
+    /// The kernel that the last launch ran: one that was compiled for the plan, or the interpreter.
+    pub kernel: KernelTier,
 }
 
 /// State of a rank's calls on device memory.

@@ -1,6 +1,7 @@
 //! Kernels.
 
 use crate::driver::{Handle, Result};
+use crate::jit::Source;
 
 /// Driver calls for kernels and their launches.
 pub trait Kernels {
@@ -11,6 +12,14 @@ pub trait Kernels {
     /// Those of [`DriverError::is_image_error`](crate::driver::DriverError::is_image_error) if no part of it is for this
     /// device and driver; `CUDA_ERROR_OUT_OF_MEMORY`.
     fn load(&self, name: &str, image: &[u8]) -> Result<Handle>;
+
+    /// Loads the image of a source that was compiled ahead of time.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn load_ahead_of_time(&self, source: &Source, image: &[u8]) -> Result<Handle> {
+        self.load(source.name(), image)
+    }
 
     /// Looks up a kernel in a module and loads it, so that its first launch loads nothing more and may be captured.
     ///

@@ -22,6 +22,7 @@ use super::timeline::Recording;
 use crate::verify::{Bound, BoundPlan};
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::{Params, ResolvedPlan};
+use mscclpp_base::kernel_tier::KernelTier;
 use mscclpp_base::message::Message;
 use mscclpp_cuda::abi;
 use mscclpp_cuda::capture::refuse_in_capture;
@@ -37,8 +38,8 @@ pub struct PreparedPlan {
     pub(in crate::cuda) world: Arc<Inner>,
     pub(in crate::cuda) context: Arc<PlanState>,
     pub(in crate::cuda) params: Params,
-    /// Whether launches run specialized kernels, or why not.
-    specialized: Result<(), NotSpecialized>,
+    /// The specialized kernels, of all devices the lowest tier, or why there are none.
+    specialized: Result<KernelTier, NotSpecialized>,
     pub(in crate::cuda) threads: u32,
     /// Where the scratch is that it uses, and the version of that in the kernel parameters.
     places: Arc<Places>,
@@ -108,21 +109,23 @@ impl PreparedPlan {
         self.params.reduction
     }
 
-    /// Returns whether there is a specialized kernel of the plan. Launches run it if the message divides into whole
+    /// Returns which specialized kernel of the plan there is. Launches run it if the message divides into whole
     /// vectors of 16 bytes everywhere, at addresses that are multiples of 16; all others run the interpreter.
     ///
     /// # Errors
     /// The reason why all launches are interpreted.
-    pub fn specialized(&self) -> Result<(), &NotSpecialized> {
-        self.specialized.as_ref().map(|&()| ())
+    pub fn specialized(&self) -> Result<KernelTier, &NotSpecialized> {
+        self.specialized.as_ref().copied()
     }
 
-    /// Returns whether the last launch ran specialized kernels.
+    /// Returns which kernel the last launch ran; of all devices the lowest tier.
     #[doc(hidden)]
-    pub fn ran_specialized(&self) -> bool {
+    pub fn last_kernel(&self) -> KernelTier {
         let is_specialized = self.parts.iter().all(|part| part.written.is_some() && part.recording.is_none());
         let addresses = &self.bases[..self.bases.len().min(2 * self.world.ranks as usize)];
-        is_specialized && (self.takes_any_alignment || addresses.iter().all(|base| base.is_multiple_of(VECTOR)))
+        let is_run =
+            is_specialized && (self.takes_any_alignment || addresses.iter().all(|base| base.is_multiple_of(VECTOR)));
+        self.specialized.as_ref().copied().ok().filter(|_| is_run).unwrap_or_default()
     }
 
     /// Returns the number of CUDA threads of a thread block.

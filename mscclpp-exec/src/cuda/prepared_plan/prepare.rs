@@ -13,6 +13,7 @@ use crate::process::describe;
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::{Block, Operand, Params, ResolvedPlan, Space};
+use mscclpp_base::kernel_tier::KernelTier;
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::AccumType;
 use mscclpp_cuda::abi;
@@ -80,19 +81,17 @@ fn specialized(
     message: &Message,
     constants: Constants,
     prepare: PrepareOptions,
-) -> Result<Vec<Handle>, NotSpecialized> {
+) -> Result<Vec<(Handle, KernelTier)>, NotSpecialized> {
     if !prepare.specialize {
         return Err(NotSpecialized::NotRequested);
     }
     let program = &context.program;
     let threads = threads_of(program, message.dtype, message.accumulate);
     let of_part = |part: &plan_state::DevicePlanState| {
-        let kernel = match prepare.only_compiled {
-            true => part.tables.specialized.compiled_kernel(&part.tables.device, program, constants)?,
-            false => part.tables.specialized.kernel(&part.tables.device, program, constants)?,
-        };
+        let tables = &part.tables;
+        let (kernel, tier) = tables.specialized.kernel(&tables.device, program, constants, prepare.compile)?;
         match check_co_resident(world, program, part, kernel.handle, threads) {
-            Ok(()) => Ok(kernel.handle),
+            Ok(()) => Ok((kernel.handle, tier)),
             Err(Error::NotCoResident { blocks, fit, .. }) => Err(NotSpecialized::NotResident { blocks, fit }),
             Err(error) => Err(NotSpecialized::Failed(Box::new(error))),
         }
@@ -162,7 +161,7 @@ impl PreparedPlan {
             let mut launch = launch;
             part.fill(&context, &params, &mut launch);
             launch.scratch = context.scratch_table(at);
-            let written = written.as_ref().ok().filter(|_| even).map(|written| written[at]);
+            let written = written.as_ref().ok().filter(|_| even).map(|written| written[at].0);
             let is_divided = |rank: u32| params.divide.is_some() && params.result(program, rank).is_some();
             let here = (0..ranks).filter(|&rank| world.device_of[rank as usize] == number);
             let divided = here.filter(|&rank| is_divided(rank)).collect();
@@ -175,7 +174,8 @@ impl PreparedPlan {
                 recording: None,
             });
         }
-        let specialized = written.map(drop);
+        let least = |written: Vec<(_, KernelTier)>| written.into_iter().map(|(_, tier)| tier).min();
+        let specialized = written.map(|written| least(written).unwrap_or_default());
         let bases = Vec::with_capacity(2 * ranks as usize);
         let own_buffers_only = accesses_own_buffers_only(program);
         let (tables, unused) = (Tables::default(), Unused::default());

@@ -3,7 +3,7 @@
 //! The interpreter decodes every operation of a plan in every launch. Here the plan is turned into CUDA source that
 //! contains its operations one after the other, with their kinds, counts, slices and reduction as constants; thread
 //! blocks with the same operations on other chunks and channels share a function. The source is compiled at run time
-//! ([`jit`](super::jit)). It calls the device functions that the interpreter calls, and takes the same parameters, so
+//! ([`jit`](super::jit)), unless it is one of those that were compiled ahead of time. It calls the device functions that the interpreter calls, and takes the same parameters, so
 //! that tables, counters, waits, reports and results are bitwise equal, and both kinds of launches may follow one
 //! another. The host therefore runs the interpreter's kernel wherever a message does not divide into whole vectors
 //! ([`vectorizable`]).
@@ -12,6 +12,7 @@
 //! where operands and ids are cached, a statement's index refers to those of its operation, in each iteration of a
 //! loop. `validate_kernel` reads a source and compares it with the plan.
 
+mod ahead_of_time;
 mod shape;
 mod vectorizable;
 mod write;
@@ -21,6 +22,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use mscclpp_core::plan::Plan;
 use thiserror::Error;
 
+pub use self::ahead_of_time::sources_of_ranks;
 use self::shape::Shapes;
 pub(super) use self::vectorizable::{VECTOR, is_even, takes_any_alignment};
 use super::switch::{self, Groups};
@@ -30,6 +32,7 @@ use mscclpp_base::error::Error;
 use mscclpp_base::error::jit::JitError;
 use mscclpp_base::interpret::program::Reductions;
 use mscclpp_base::interpret::{Params, ResolvedPlan, resolve};
+use mscclpp_base::kernel_tier::KernelTier;
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::AccumType;
 use mscclpp_cuda::abi;
@@ -50,6 +53,9 @@ pub enum NotSpecialized {
     /// The kernel is being compiled, for plans that are prepared later.
     #[error("its kernel is being compiled")]
     Compiling,
+    /// No kernel was compiled ahead of time, and the caller does not want it to be compiled.
+    #[error("its kernel was not compiled ahead of time, and none is to be compiled")]
+    NotCompiled,
     /// A plan of too many different operations.
     #[error(
         "{seen} of {blocks} thread blocks have {operations} operations in {shapes} distinct sequences, expected at \
@@ -96,6 +102,18 @@ pub enum NotSpecialized {
     Failed(Box<Error>),
 }
 
+/// When a kernel is compiled that was not compiled before.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compile {
+    /// When the plan is prepared, which waits.
+    #[default]
+    Now,
+    /// In the background, for plans that are prepared later.
+    InBackground,
+    Never,
+}
+
 /// Specialized kernels for one device's part of a plan, or why there are none.
 pub(super) struct SpecializedKernels {
     /// Of the device's thread blocks.
@@ -105,9 +123,12 @@ pub(super) struct SpecializedKernels {
 }
 
 /// What there is of a kernel.
+#[derive(Clone)]
 enum State {
+    /// It was not compiled ahead of time.
+    Absent,
     Compiling(Compilation),
-    Kernel(Result<Function, NotSpecialized>),
+    Kernel(Result<(Function, KernelTier), NotSpecialized>),
 }
 
 /// The constants of a kernel other than its plan.
@@ -144,27 +165,60 @@ impl SpecializedKernels {
         Self { shapes, kernels: Mutex::default() }
     }
 
-    /// Returns the kernel for a type and reduction; the first call compiles it, unless that was done in the background.
+    /// Returns the kernel for a type and reduction: one that was compiled ahead of time, or one that is compiled at run time.
+    ///
+    /// # Errors
+    /// [`NotSpecialized::NotCompiled`] and [`NotSpecialized::Compiling`] as `compile` demands; all others.
     pub(super) fn kernel(
         &self,
         device: &Device,
         program: &ResolvedPlan,
         constants: Constants,
-    ) -> Result<Function, NotSpecialized> {
+        compile: Compile,
+    ) -> Result<(Function, KernelTier), NotSpecialized> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = match kernels.iter().find(|(of, _)| *of == constants) {
-            Some((_, State::Kernel(known))) => return known.clone(),
-            Some((_, State::Compiling(compilation))) => match compilation.image() {
-                Some(image) => image
+        let known = kernels.iter().find(|(of, _)| *of == constants).map(|(_, state)| state.clone());
+        let is_new = known.is_none();
+        let state = match (known.unwrap_or_else(|| self.ahead_of_time(device, constants)), compile) {
+            (State::Absent, Compile::InBackground) => match self.source(device, constants) {
+                Ok(source) => State::Compiling(device.compile_later(source)),
+                Err(reason) => State::Kernel(Err(reason)),
+            },
+            (state, _) => state,
+        };
+        let mut keep = |state| {
+            kernels.retain(|(of, _)| *of != constants);
+            kernels.push((constants, state));
+        };
+        let module = match (&state, compile) {
+            (State::Kernel(kernel), _) => {
+                if is_new {
+                    note(program, kernel);
+                }
+                let kernel = kernel.clone();
+                keep(state);
+                return kernel;
+            }
+            (State::Absent, Compile::Never) => {
+                keep(state);
+                return Err(NotSpecialized::NotCompiled);
+            }
+            (State::Absent, _) => self.source(device, constants).and_then(|of| device.module(&of).map_err(failed)),
+            (State::Compiling(compilation), _) => match (compilation.image(), compile) {
+                (Some(image), _) => image
                     .as_ref()
                     .map_err(|error| Error::from(error.clone()))
                     .and_then(|image| device.compiled_module(compilation.source(), image)),
-                None => device.module(compilation.source()),
+                (None, Compile::Now) => device.module(compilation.source()),
+                (None, _) => {
+                    keep(state);
+                    return Err(NotSpecialized::Compiling);
+                }
             }
             .map_err(failed),
-            None => self.source(device, constants).and_then(|of| device.module(&of).map_err(failed)),
         };
         let kernel = module.and_then(|module| module.function(write::KERNEL).map_err(failed));
+        let kernel = kernel.map(|kernel| (kernel, KernelTier::JustInTime));
         note(program, &kernel);
         if let Err(NotSpecialized::Failed(error)) = &kernel
             && let Error::Driver(_) | Error::Capturing { .. } = **error
@@ -175,47 +229,24 @@ impl SpecializedKernels {
         if kernel.is_ok() {
             log::info!("plan `{}` has a compiled kernel for {}", program.plan.name(), constants.dtype.name());
         }
-        kernels.retain(|(of, _)| *of != constants);
-        kernels.push((constants, State::Kernel(kernel.clone())));
+        keep(State::Kernel(kernel.clone()));
         kernel
     }
 
-    /// Returns the kernel for a type and reduction if it is compiled, by this process or another one; otherwise compiles it in the background.
-    ///
-    /// # Errors
-    /// [`NotSpecialized::Compiling`], and as [`kernel`](Self::kernel).
-    pub(super) fn compiled_kernel(
-        &self,
-        device: &Device,
-        program: &ResolvedPlan,
-        constants: Constants,
-    ) -> Result<Function, NotSpecialized> {
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        match kernels.iter().find(|(of, _)| *of == constants) {
-            Some((_, State::Kernel(known))) => return known.clone(),
-            Some((_, State::Compiling(compilation))) if compilation.image().is_none() => {
-                return Err(NotSpecialized::Compiling);
-            }
-            Some(_) => {}
-            None => {
-                let source = self.source(device, constants);
-                note(program, &source);
-                let compilation = source.map(|source| device.compile_later(source));
-                let is_compiled = compilation.as_ref().map(|compilation| compilation.image().is_some());
-                kernels.push((
-                    constants,
-                    match &compilation {
-                        Ok(compilation) => State::Compiling(compilation.clone()),
-                        Err(reason) => State::Kernel(Err(reason.clone())),
-                    },
-                ));
-                if !is_compiled.map_err(Clone::clone)? {
-                    return Err(NotSpecialized::Compiling);
+    /// Returns the kernel that was compiled ahead of time, if there is one that the driver loads.
+    fn ahead_of_time(&self, device: &Device, constants: Constants) -> State {
+        let shapes = self.shapes.as_ref().map_err(Clone::clone);
+        match shapes.and_then(|shapes| source(shapes, constants)) {
+            Err(reason) => State::Kernel(Err(reason)),
+            Ok(source) => match device.ahead_of_time(&source, write::KERNEL) {
+                Ok(Some(kernel)) => State::Kernel(Ok((kernel, KernelTier::AheadOfTime))),
+                Ok(None) => State::Absent,
+                Err(error) => {
+                    log::info!("a kernel that was compiled ahead of time is not used: {error}");
+                    State::Absent
                 }
-            }
+            },
         }
-        drop(kernels);
-        self.kernel(device, program, constants)
     }
 
     fn source(&self, device: &Device, constants: Constants) -> Result<Source, NotSpecialized> {
@@ -258,9 +289,13 @@ pub fn specialized_source(plan: &Plan, message: Message) -> Result<(Source, Vec<
     Ok((source(&shapes, Constants::new(&program, &params, false))?, shapes.blocks))
 }
 
-/// Generates the source.
+/// Generates the source. That of a plan which does not depend on the type, as it combines no elements and counts none, is the same for all.
 fn source(shapes: &Shapes, constants: Constants) -> Result<Source, NotSpecialized> {
     let Constants { dtype, accumulate, reduce, combines } = constants;
     let names = type_names(dtype, accumulate).ok_or(Error::UnsupportedAccumulator { dtype, accumulate });
-    Ok(write::source(shapes, names.map_err(failed)?, reduce, combines))
+    let (names, reduce) = match shapes.depend_on_type() {
+        true => (names.map_err(failed)?, reduce),
+        false => (["uint8_t"; 2], None),
+    };
+    Ok(write::source(shapes, names, reduce, combines))
 }

@@ -39,7 +39,7 @@ pub(super) struct Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slice {
     All,
-    /// The block's slice.
+    /// The block's slice, which may be all.
     Own,
     /// Slice and number of slices.
     Of(u32, u32),
@@ -90,6 +90,17 @@ impl Shapes {
         }
         Ok(Self { shapes, blocks })
     }
+
+    /// Returns whether an operation combines or counts elements, whose type its code depends on.
+    pub(super) fn depend_on_type(&self) -> bool {
+        use abi::Opcode as Is;
+        let is_typed = |op: &Op| {
+            // One source that is stored to many destinations is no combination; a copy through a switch may be.
+            let combines = op.switched.contains(&true) || op.opcode == Is::REDUCE && op.srcs > 1;
+            combines || matches!(op.opcode, Is::SWITCH | Is::EXCHANGE_COUNTS | Is::COPY_COUNTED)
+        };
+        self.shapes.iter().flatten().any(is_typed)
+    }
 }
 
 fn ops_of(program: &ResolvedPlan, agent: &abi::Block, switched: &[Vec<bool>; 2]) -> Vec<Op> {
@@ -115,6 +126,8 @@ fn ops_of(program: &ResolvedPlan, agent: &abi::Block, switched: &[Vec<bool>; 2])
             operand: operands - agent.operands,
             id: instr.first_id - agent.ids,
             slice: match instr.slice {
+                // So that blocks with and without slices share a shape.
+                (_, 0 | 1) if own.1 <= 1 => Slice::Own,
                 (_, 0 | 1) => Slice::All,
                 _ if all_own => Slice::Own,
                 (index, of) => Slice::Of(index, of),
