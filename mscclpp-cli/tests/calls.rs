@@ -501,6 +501,27 @@ fn selection_depends_on_the_backend() {
 }
 
 #[test]
+fn selection_names_the_kernel_of_the_plan() {
+    let kernel = |options: &str| {
+        let line = format!("select all_reduce --ranks 8 --json {options}");
+        mscclpp(words(&line)).succeeds().json()["kernel"].clone()
+    };
+    for options in
+        ["--bytes 1K", "--bytes 16K", "--bytes 16K --in-place", "--bytes 64K --multicast", "--bytes 1K --dtype bf16"]
+    {
+        assert_eq!(kernel(&format!("{options} --backend cuda")), "ahead-of-time", "{options}");
+    }
+    for options in
+        ["--bytes 1M", "--bytes 1K --dtype f64", "--bytes 16K --multicast --order same-on-all-ranks --dtype i32"]
+    {
+        assert_eq!(kernel(&format!("{options} --backend cuda")), "just-in-time", "{options}");
+    }
+    assert_eq!(kernel("--bytes 1K"), serde_json::Value::Null);
+    let text = mscclpp(words("select all_reduce --ranks 8 --bytes 1K --backend cuda")).succeeds().stdout;
+    assert!(text.contains("launched by: a kernel of the plan, compiled ahead of time"), "{text}");
+}
+
+#[test]
 fn selection_follows_plans_and_order_of_the_environment() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = mscclpp(words("plan show allreduce_ring --ranks 2")).succeeds().stdout;

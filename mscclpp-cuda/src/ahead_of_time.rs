@@ -11,6 +11,11 @@ pub fn key(source: &Source) -> String {
     source.key("ahead of time")
 }
 
+/// Returns whether there is an image of a source, for devices of any kind.
+pub fn contains(source: &Source) -> bool {
+    ARCHIVE.find(&key(source)).is_some()
+}
+
 /// Returns the image of a source, if there is one that the driver accepts and the device runs.
 pub(crate) fn find(source: &Source, properties: &Properties) -> Option<&'static [u8]> {
     let is_accepted = ARCHIVE.toolkit <= properties.driver && ARCHIVE.have_code_for(properties.capability);

@@ -8,6 +8,7 @@ use super::decided_by::DecidedBy;
 use super::error::SelectError;
 use super::prediction::DescribedMachine;
 use super::request::Request;
+use mscclpp_base::kernel_tier::KernelTier;
 
 /// A registry's decision for a request, with every algorithm of the collective. Its text has a line for each.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub struct Explanation {
     pub machine: Option<DescribedMachine>,
     /// Plan files that the environment names and that cannot be used, each with the reason.
     pub refused: Vec<String>,
+    /// The kernel that launches the selected algorithm's plan on devices of one node, at best; `None` for all others.
+    pub kernel: Option<KernelTier>,
     /// Why no algorithm is selected, if none is.
     pub error: Option<SelectError>,
 }
@@ -80,6 +83,9 @@ impl fmt::Display for Explanation {
             writeln!(f, "  {name:width$}  {outcome}")?;
         }
         self.machine.iter().try_for_each(|machine| writeln!(f, "  {machine}"))?;
+        if let Some(kernel) = self.kernel {
+            writeln!(f, "  launched by: {}", kernel.describe())?;
+        }
         self.refused.iter().try_for_each(|reason| writeln!(f, "  not loaded: {reason}"))?;
         match &self.error {
             Some(SelectError::NoAlgorithm { .. }) if !self.candidates.is_empty() => {

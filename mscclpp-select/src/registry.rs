@@ -21,6 +21,7 @@ use super::request::{Backend, CALLS, Request};
 use super::rules::RULES;
 use super::tuning::{MachineInfo, TuningTable};
 use mscclpp_algorithms as algorithms;
+use mscclpp_base::kernel_tier::KernelTier;
 use mscclpp_predict::Machine;
 
 /// Selects among the algorithms that serve a request; `None` leaves the selection to the registry.
@@ -267,7 +268,24 @@ impl Registry {
         let verdicts = self.of_collective(request).map(verdict).collect();
         let refused = self.files.iter().filter_map(PlanFile::refusal).collect();
         let machine = self.predictions.explain(request);
-        Explanation { request: *request, candidates: verdicts, machine, refused, error: decision.err() }
+        let kernel = decision.as_ref().ok().and_then(|decision| self.kernel(request, decision));
+        Explanation { request: *request, candidates: verdicts, machine, refused, kernel, error: decision.err() }
+    }
+
+    /// Returns which kernel launches the plan of a decision on devices of one node, at best.
+    #[cfg(feature = "cuda")]
+    fn kernel(&self, request: &Request, decision: &Decision) -> Option<KernelTier> {
+        if request.backend != Backend::Cuda || request.num_nodes() != 1 || !decision.algorithm.has_plans() {
+            return None;
+        }
+        let plan = self.plan(request, decision).ok()?;
+        let floats = request.prepare_options().in_switch_floats;
+        Some(mscclpp_exec::cuda::best_tier(&plan, request.message(), floats, request.multicast))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn kernel(&self, _: &Request, _: &Decision) -> Option<KernelTier> {
+        None
     }
 
     /// Returns the plan of a decision. Compiled plans are cached.

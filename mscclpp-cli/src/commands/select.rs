@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use mscclpp_communicator::tune::TuningTable;
+use mscclpp_exec::cuda::KernelTier;
 use mscclpp_select::{OrderPolicy, Outcome, Registry, Request};
 use serde_json::json;
 
@@ -57,6 +58,7 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
         print_json(&json!({
             "request": request.to_string(),
             "selected": explanation.selected(),
+            "kernel": explanation.kernel.map(KernelTier::name),
             "algorithms": algorithms.collect::<Vec<_>>(),
             "machine": explanation.machine.as_ref().map(ToString::to_string),
             "not_loaded": explanation.refused,

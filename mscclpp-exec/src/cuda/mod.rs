@@ -106,7 +106,7 @@ pub use prepared_plan::PreparedPlan;
 pub use rows::LentRows;
 pub use rows::{DeviceRowNorm, RowOperands};
 #[doc(hidden)]
-pub use specialize::{Compile, sources_of_ranks};
+pub use specialize::{Compile, best_tier, sources_of_ranks};
 pub use specialize::{NotSpecialized, specialized_source};
 #[doc(hidden)]
 pub use staged::{Access, LentCounts, LentParams, Staged, StagedPart, lent_slices, part_slices};

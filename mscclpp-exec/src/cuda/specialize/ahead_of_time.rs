@@ -8,9 +8,22 @@ use crate::cuda::multicast::MulticastUnavailable;
 use crate::cuda::switch::Groups;
 use crate::cuda::tables::Tables;
 use mscclpp_base::interpret::{Params, resolve};
+use mscclpp_base::kernel_tier::KernelTier;
 use mscclpp_base::message::Message;
 use mscclpp_base::passes::insert_launch_barriers::{Placement, insert_launch_barriers, needed_barriers};
 use mscclpp_cuda::jit::Source;
+
+/// Returns which kernels launch a plan, at best, for ranks on one node, each on its own device: the arguments are those of
+/// [`sources_of_ranks`]. Which devices and drivers take kernels that were compiled ahead of time is not considered.
+#[doc(hidden)]
+pub fn best_tier(plan: &Plan, message: Message, switch_floats: bool, multicast: bool) -> KernelTier {
+    match sources_of_ranks(plan, message, switch_floats, multicast) {
+        Err(_) => KernelTier::Interpreter,
+        #[cfg(feature = "images")]
+        Ok(sources) if sources.iter().all(mscclpp_cuda::ahead_of_time::contains) => KernelTier::AheadOfTime,
+        Ok(_) => KernelTier::JustInTime,
+    }
+}
 
 /// Returns the sources of a plan's kernels for ranks on one node, each on its own device. `switch_floats`: whether switches may reduce
 /// floats; `multicast`: whether the devices support multicast objects.

@@ -22,7 +22,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use mscclpp_core::plan::Plan;
 use thiserror::Error;
 
-pub use self::ahead_of_time::sources_of_ranks;
+pub use self::ahead_of_time::{best_tier, sources_of_ranks};
 use self::shape::Shapes;
 pub(super) use self::vectorizable::{VECTOR, is_even, takes_any_alignment};
 use super::switch::{self, Groups};
