@@ -159,7 +159,7 @@ struct Server {
     closing: Vec<(Conn, Instant)>,
     /// Why the rendezvous has failed, and until when ranks learn it.
     failure: Option<(Error, Instant)>,
-    /// Whether all ranks have arrived, or the thread has given up.
+    /// Whether all ranks have arrived, or the thread ends without them.
     is_over: Arc<AtomicBool>,
 }
 

@@ -119,15 +119,15 @@ impl StepKind {
 }
 
 /// An element in the elements that contain it.
-struct Node<'e, 't> {
-    element: &'e Element<'t>,
+struct Node<'e> {
+    element: &'e Element,
     path: String,
 }
 
-impl<'e, 't> Node<'e, 't> {
+impl<'e> Node<'e> {
     /// `key`: the attribute that distinguishes elements of this name.
-    fn new(element: &'e Element<'t>, key: &str, outer: Option<&Self>) -> Self {
-        let value = element.attributes.iter().find(|(name, _)| *name == key);
+    fn new(element: &'e Element, key: &str, outer: Option<&Self>) -> Self {
+        let value = element.attributes.iter().find(|(name, _)| name == key);
         let own = value.map_or_else(
             || format!("<{}>", element.name),
             |(_, value)| format!("<{} {key}=\"{value}\">", element.name),
@@ -139,11 +139,11 @@ impl<'e, 't> Node<'e, 't> {
         Mistake { line: self.element.line, element: self.path.clone(), reason: reason.into() }
     }
 
-    fn get(&self, name: &str) -> Option<&'t str> {
-        self.element.attributes.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    fn get(&self, name: &str) -> Option<&'e str> {
+        self.element.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    fn text(&self, name: &str) -> Result<&'t str, Mistake> {
+    fn text(&self, name: &str) -> Result<&'e str, Mistake> {
         self.get(name).ok_or_else(|| self.mistake(format!("expected attribute `{name}`, found none")))
     }
 
@@ -173,8 +173,8 @@ impl<'e, 't> Node<'e, 't> {
     }
 
     /// Returns the elements in it, which have one name and are distinguished by an attribute.
-    fn children(&self, name: &str, key: &str) -> Result<Vec<Node<'e, 't>>, Mistake> {
-        let child = |element: &'e Element<'t>| {
+    fn children(&self, name: &str, key: &str) -> Result<Vec<Node<'e>>, Mistake> {
+        let child = |element: &'e Element| {
             if element.name == name {
                 return Ok(Node::new(element, key, Some(self)));
             }
@@ -190,7 +190,7 @@ impl Algorithm {
     ///
     /// # Errors
     /// The first mistake.
-    pub(super) fn read(root: &Element<'_>) -> Result<Self, Mistake> {
+    pub(super) fn read(root: &Element) -> Result<Self, Mistake> {
         let root = Node::new(root, "name", None);
         if root.element.name != "algo" {
             return Err(root.mistake(format!("expected `<algo>`, found `<{}>`", root.element.name)));
@@ -262,7 +262,7 @@ impl Ends {
 }
 
 impl Gpu {
-    fn read(node: &Node<'_, '_>, rank: u32, num_ranks: u32, ends: &mut Ends) -> Result<Self, Mistake> {
+    fn read(node: &Node<'_>, rank: u32, num_ranks: u32, ends: &mut Ends) -> Result<Self, Mistake> {
         let chunks = [node.number("i_chunks")?, node.number("o_chunks")?, node.number("s_chunks")?];
         let nodes = node.children("tb", "id")?;
         let mut blocks = Vec::new();
@@ -290,7 +290,7 @@ impl Gpu {
 }
 
 impl Block {
-    fn read(node: &Node<'_, '_>, rank: u32, num_ranks: u32, ends: &mut Ends) -> Result<Self, Mistake> {
+    fn read(node: &Node<'_>, rank: u32, num_ranks: u32, ends: &mut Ends) -> Result<Self, Mistake> {
         let channel = node.number("chan")?;
         let peer = |name: &str| {
             let peer = node.number_or_none(name)?;
@@ -338,7 +338,7 @@ impl Block {
 }
 
 impl Step {
-    fn read(node: &Node<'_, '_>) -> Result<Self, Mistake> {
+    fn read(node: &Node<'_>) -> Result<Self, Mistake> {
         let kind = node.one_of("type", &StepKind::NAMES)?;
         let buffers = [("i", BufferKind::Input), ("o", BufferKind::Output), ("s", BufferKind::Scratch)];
         let chunks = |is_used: bool, buffer: &str, offset: &str| {
