@@ -90,7 +90,7 @@ def main() -> None:
             sglang.cleanup_flashinfer_workspace()
     dist.barrier()
     dist.destroy_process_group()
-    print("ok", flush=True)
+    print(f"ok rank {rank}", flush=True)
 
 
 if __name__ == "__main__":
