@@ -241,3 +241,24 @@ fn exchange_of_counts_waits_for_signals() {
     let sources = trace.slices.iter().filter_map(|slice| slice.details.get("source")?.as_str());
     assert!(sources.clone().count() > 0 && sources.clone().all(|source| !source.contains("4294967295")));
 }
+
+#[test]
+fn ranks_that_share_a_processor_take_turns() {
+    let text = |processors: u32| {
+        format!(
+            "name = \"m\"\ndescription = \"d\"\nranks = 4\nranks_per_node = 4\none_device = true\nprocessors = {processors}\n[constant]\n\
+             launch_us = {{ value = 1, source = \"test\" }}\nop_us = {{ value = 1, source = \"test\" }}\n"
+        )
+    };
+    let ring = plan("allreduce_ring", 4);
+    let [one, two, four] = [1, 2, 4].map(|processors| time(&ring, &machine(&text(processors)), 4096) - 1.0);
+    // All ranks do the same, so the time is that of all operations over the processors.
+    assert!((one / four - 4.0).abs() < 1e-6 && (two / four - 2.0).abs() < 1e-6, "{one} {two} {four}");
+    let summing = text(1) + "block_sum_gb_per_s = { value = 1, source = \"test\" }\n";
+    // Each rank reduces three chunks of 1 KiB into others.
+    let sums = time(&ring, &machine(&summing), 4096) - 1.0 - one;
+    assert!((sums - 4.0 * 3.0 * 2.0 * 1.024).abs() < 1e-6, "{sums}");
+    assert!(
+        Machine::parse(&text(0)).expect_err("none").to_string().contains("processors: expected 1 or more, found 0")
+    );
+}

@@ -46,6 +46,10 @@ pub(crate) const NAMES: &[(&str, &str)] = &[
     ("block_packet_gb_per_s", "loads and stores of packets by one thread block, bytes with flags"),
     ("block_reduce_gb_per_s", "loads of one thread block that a switch reduces"),
     ("block_multicast_gb_per_s", "stores of one thread block that a switch delivers to all ranks"),
+    (
+        "block_sum_gb_per_s",
+        "arithmetic of one thread block that reduces, bytes of all operands, added to its loads and stores",
+    ),
     ("transfer_gb_per_s", "one transfer of a port"),
     ("spread", "part of loads and stores that thread blocks, which do not run in step, spread over all peers"),
     ("put_efficiency", "part of a link's bandwidth that stores reach"),

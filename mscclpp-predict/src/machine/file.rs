@@ -20,6 +20,7 @@ struct File {
     multicast: Option<bool>,
     one_device: Option<bool>,
     cpu: Option<bool>,
+    processors: Option<u32>,
     recognized_by: Option<RecognizedBy>,
     #[serde(default)]
     link: Vec<Link>,
@@ -58,6 +59,9 @@ pub(super) fn read(text: &str) -> Result<Machine, MachineError> {
     if file.ranks_per_node == 0 || !file.ranks.is_multiple_of(file.ranks_per_node) {
         return Err(invalid("ranks_per_node", format!("expected a divisor of ranks, found {}", file.ranks_per_node)));
     }
+    if file.processors == Some(0) {
+        return Err(invalid("processors", "expected 1 or more, found 0"));
+    }
     let wrong_blocks = file.blocks.iter().find(|(_, count)| !(1..=MAX_BLOCKS).contains(*count));
     if let Some((name, count)) = wrong_blocks {
         return Err(invalid(format!("blocks.{name}"), format!("expected 1 to {MAX_BLOCKS}, found {count}")));
@@ -79,6 +83,7 @@ pub(super) fn read(text: &str) -> Result<Machine, MachineError> {
         multicast: file.multicast.or(base.as_ref().map(|base| base.multicast)).unwrap_or(false),
         one_device: file.one_device.or(base.as_ref().map(|base| base.one_device)).unwrap_or(false),
         cpu: file.cpu.or(base.as_ref().map(|base| base.cpu)).unwrap_or(false),
+        processors: file.processors.or(base.as_ref().and_then(|base| base.processors)),
         recognized_by: file.recognized_by,
         links: file.link,
         constants: Constants::read("constant", file.constant)?,

@@ -39,6 +39,8 @@ pub struct Machine {
     pub one_device: bool,
     /// Whether ranks are threads or processes of a CPU; otherwise they are GPUs.
     pub cpu: bool,
+    /// Number of processors that all ranks share, each of which runs one thread block at a time; `None` if each thread block has its own.
+    pub processors: Option<u32>,
     /// How communicators recognize the machine; `None` if they use it only where it is named.
     pub recognized_by: Option<RecognizedBy>,
     /// The links of a node, and from a node to what nodes share.

@@ -15,8 +15,10 @@ pub(super) struct Costs<'m> {
     constants: &'m Constants,
     topology: &'m Topology,
     paths: Paths,
-    /// Capacities in bytes per microsecond: links, then the memory of devices.
+    /// Capacities in bytes per microsecond: links, then the memory of devices; then the number of processors, if ranks share them.
     capacities: Vec<f64>,
+    /// The place of the processors among the capacities.
+    processors: Option<usize>,
     has_memory: bool,
     num_instances: f64,
     /// Per resource, what the current operation uses.
@@ -39,7 +41,11 @@ impl<'m> Costs<'m> {
         let devices = if machine.one_device { 1 } else { topology.num_ranks };
         let links = topology.edges.iter().map(|edge| edge.gb_per_s * BYTES_PER_US);
         let memories = (0..devices).map(|_| memory.map_or(f64::INFINITY, |rate| rate * BYTES_PER_US));
-        let capacities: Vec<f64> = links.chain(memories).collect();
+        let mut capacities: Vec<f64> = links.chain(memories).collect();
+        let processors = machine.processors.map(|count| {
+            capacities.push(f64::from(count));
+            capacities.len() - 1
+        });
         let paths = if machine.one_device { Paths::default() } else { Paths::of(run, machine, topology)? };
         Ok(Self {
             machine,
@@ -49,6 +55,7 @@ impl<'m> Costs<'m> {
             amounts: vec![0.0; capacities.len()],
             touched: Vec::new(),
             capacities,
+            processors,
             has_memory: memory.is_some(),
             num_instances: f64::from(run.num_instances.max(1)),
         })
@@ -84,7 +91,7 @@ impl<'m> Costs<'m> {
         };
         let data = run.accesses(number);
         if data.is_empty() {
-            return Ok((fixed, None));
+            return Ok(self.flow(fixed, 0.0, Vec::new()));
         }
         let block_us = self.moves(&node, data)?;
         let switched = data.iter().any(|access| in_switch(&node, access));
@@ -96,9 +103,19 @@ impl<'m> Costs<'m> {
         };
         let amounts = &mut self.amounts;
         let uses: Vec<_> = self.touched.drain(..).map(|at| (at, std::mem::take(&mut amounts[at]))).collect();
+        Ok(self.flow(fixed + latency, block_us, uses))
+    }
+
+    /// Returns the fixed time of a node, and how it progresses after it. Where ranks share processors, all that a thread block does takes
+    /// time of one.
+    fn flow(&self, mut fixed: f64, mut block_us: f64, mut uses: Vec<(usize, f64)>) -> (f64, Option<Flow>) {
+        if let Some(processors) = self.processors {
+            block_us += std::mem::take(&mut fixed);
+            uses.push((processors, block_us * self.num_instances));
+        }
         let alone = uses.iter().map(|&(resource, amount)| amount / self.num_instances / self.capacities[resource]);
         let alone_us = alone.fold(block_us, f64::max);
-        Ok((fixed + latency, (alone_us > 0.0).then(|| Flow { alone: 1.0 / alone_us, uses })))
+        (fixed, (alone_us > 0.0).then(|| Flow { alone: 1.0 / alone_us, uses }))
     }
 
     /// Adds what accesses use, and returns how long the thread block or port takes for them.
@@ -117,6 +134,9 @@ impl<'m> Costs<'m> {
             let remote = access.owner != node.rank;
             if remote && !self.machine.one_device {
                 self.send(node, access, bytes)?;
+            }
+            if node.kind.is_reduce() && !access.write {
+                block_us += self.at(access.bytes as f64, "block_sum_gb_per_s");
             }
             block_us += match () {
                 () if node.transfer && !access.write => 0.0,
