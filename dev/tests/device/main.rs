@@ -11,6 +11,7 @@
 
 // On every kind of device: `suite`.
 mod bits;
+mod computed_norms;
 mod counts;
 mod graphs;
 mod native;

@@ -106,11 +106,8 @@ impl Float for bf16 {
     }
 }
 
-/// The input and the operands of each rank.
-type Passed<T> = Vec<(Vec<T>, Operands<T>)>;
-
 /// Returns the plan of an algorithm, out of place.
-fn plan_of(name: &str, ranks: u32, blocks: usize) -> Result<Plan, Failed> {
+pub(crate) fn plan_of(name: &str, ranks: u32, blocks: usize) -> Result<Plan, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(ranks, ranks);
     spec.collective.in_place = false;
@@ -146,6 +143,9 @@ struct Operands<T> {
     quantized: Vec<E4m3>,
     scales: Vec<f32>,
 }
+
+/// The input of a rank, and what else it passes and has.
+type Case<T> = (Vec<T>, Operands<T>);
 
 /// Number of forms of a norm.
 const FORMS: usize = 6;
@@ -320,7 +320,7 @@ impl<T: Float> Norms<T> {
     }
 
     /// Writes new operands and inputs, and returns them.
-    fn set(&mut self, seed: u64) -> Result<Passed<T>, Failed> {
+    fn set(&mut self, seed: u64) -> Result<Vec<Case<T>>, Failed> {
         let mut all = Vec::new();
         for (rank, memory) in (0..).zip(&mut self.memory) {
             let input = values(seed + 31 * rank, memory.input.memory.len() - memory.input.skew);
@@ -342,7 +342,7 @@ impl<T: Float> Norms<T> {
     }
 
     /// Launches on the CPU, and compares.
-    fn compare(&mut self, mut all: Passed<T>) -> Result<(), Failed> {
+    fn compare(&mut self, mut all: Vec<Case<T>>) -> Result<(), Failed> {
         self.run.synchronize(&self.stream)?;
         let (mut norms, mut outputs, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
         for (input, operands) in &mut all {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
-use super::{bits, counts, graphs, native, plans, row_norms, specialized, stalls, streams, timeline, worlds};
+use super::{
+    bits, computed_norms, counts, graphs, native, plans, row_norms, specialized, stalls, streams, timeline, worlds,
+};
 
 /// Timeout for incorrect plans on a device that no tool slows down, and on simulated devices, which have a clock of their own.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_millis(200);
@@ -69,6 +71,7 @@ pub(crate) fn tests() -> Vec<Test> {
         stalls::tests(),
         counts::tests(),
         row_norms::tests(),
+        computed_norms::tests(),
         bits::tests(),
         specialized::tests(),
         native::tests(),

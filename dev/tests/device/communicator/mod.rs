@@ -96,6 +96,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("rows_have_the_bits_of_calls_on_slices", row_norms::rows_have_the_bits_of_calls_on_slices),
         ("compiled_kernels_normalize_rows", row_norms::compiled_kernels_normalize_rows),
         ("captured_row_norms_replay", row_norms::captured_calls_replay),
+        (
+            "transformer_block_has_the_same_bits_as_with_row_norms_apart",
+            row_norms::transformer_block_has_the_same_bits_fused_and_unfused,
+        ),
         ("mistakes_of_row_norms_are_reported", row_norms::mistakes_are_reported),
         ("a_rank_that_does_not_come_is_named", transfers::a_rank_that_does_not_come_is_named),
         ("calls_without_elements_are_compared", empty_calls::calls_without_elements_are_compared),

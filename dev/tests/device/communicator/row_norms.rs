@@ -2,6 +2,7 @@
 
 use libtest_mimic::Failed;
 use mscclpp_communicator::{Communicator, KernelPolicy};
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{Device, DeviceRowNorm, DeviceVec};
 use mscclpp_exec::error::RowsError;
 use mscclpp_exec::{E4m3, Error, RowNorm};
@@ -105,6 +106,52 @@ pub(super) fn captured_calls_replay(seed: u64) -> Result<(), Failed> {
             on.synchronize()?;
             comm.all_reduce_rms_norm(&values, &mut output, HIDDEN, RowNorm::new(1e-6).residual_in_place(&mut sums))?;
             assert_eq!((to.to_vec()?, residual.to_vec()?), (output.clone(), sums.clone()), "turn {turn}");
+        }
+        Ok(())
+    })
+}
+
+/// Layers whose partial sums are added, with the residual and the norm in the launch, and in plain code after it.
+pub(super) fn transformer_block_has_the_same_bits_fused_and_unfused(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let gamma: Vec<f32> = (0..HIDDEN).map(|i| 1.0 + i as f32 / 100.0).collect();
+        let factors = DeviceVec::from_slice(device, &gamma)?;
+        let layer = |rows: &[f32], number: usize| -> Vec<f32> {
+            let weight =
+                |i: usize, j: usize| (((i * 5 + j * 3 + number * 11 + comm.rank() as usize) % 17) as f32 - 8.0) / 64.0;
+            let row =
+                |row: &[f32], j: usize| row.iter().enumerate().fold(0.0, |sum, (i, value)| sum + value * weight(i, j));
+            rows.chunks(HIDDEN).flat_map(|values| (0..HIDDEN).map(move |j| row(values, j))).collect()
+        };
+        for rows in [1, 5] {
+            let first = input(0, rows);
+            let (mut fused, mut plain, mut sums) = (first.clone(), first.clone(), first.clone());
+            let mut residual = DeviceVec::from_slice(device, &first)?;
+            let mut output = DeviceVec::<f32>::new(device, first.len())?;
+            for number in 0..3 {
+                let partial = DeviceVec::from_slice(device, &layer(&fused, number))?;
+                let norm = DeviceRowNorm::new(1e-5).gamma(&factors).residual_in_place(&mut residual);
+                on.all_reduce_rms_norm(&partial, &mut output, HIDDEN, norm)?;
+                let mut partial = DeviceVec::from_slice(device, &layer(&plain, number))?;
+                on.all_reduce_in_place(&mut partial, ReduceOp::Sum)?;
+                on.synchronize()?;
+                fused = output.to_vec()?;
+                let partial = partial.to_vec()?;
+                for (row, (sums, plain)) in sums.chunks_mut(HIDDEN).zip(plain.chunks_mut(HIDDEN)).enumerate() {
+                    sums.iter_mut().zip(&partial[row * HIDDEN..]).for_each(|(sum, value)| *sum += value);
+                    let mut partials = [0.0_f32; 256];
+                    sums.iter().enumerate().for_each(|(i, value)| partials[i / 4 % 256] += value * value);
+                    for half in [128, 64, 32, 16, 8, 4, 2, 1] {
+                        (0..half).for_each(|k| partials[k] += partials[k + half]);
+                    }
+                    let inverse = 1.0 / (partials[0] / HIDDEN as f32 + 1e-5).sqrt();
+                    let values = sums.iter().zip(&gamma).map(|(sum, gamma)| (sum * inverse) * gamma);
+                    plain.iter_mut().zip(values).for_each(|(plain, value)| *plain = value);
+                }
+            }
+            assert_eq!((&fused, residual.to_vec()?), (&plain, sums), "{rows} rows");
         }
         Ok(())
     })
