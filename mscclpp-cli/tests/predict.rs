@@ -212,3 +212,23 @@ fn mistakes_in_requests_for_plans_are_usage_errors() {
     fails(&["--sizes", "1:2"], "expected a power of two from 1K to 256M between them");
     fails(&[], "--size <SIZE>");
 }
+
+#[test]
+fn measured_description_predicts_and_selects() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("here.toml").to_str().expect("UTF-8").to_owned();
+    let words = ["machine", "measure", "--ranks", "2", "--sizes", "1K:4K", "--name", "here-2", "-o", &path, "--json"];
+    let value = mscclpp(words).succeeds().json();
+    let points = value["points"].as_array().expect("points");
+    assert!(points.len() >= 40 && points.iter().all(|point| point["time_us"].as_f64() > Some(0.0)), "{value}");
+    assert!(
+        points.iter().any(|point| point["held_out"] == true) && value["mean_percent"].as_f64() > Some(0.0),
+        "{value}"
+    );
+    let shown = mscclpp(["machine", "show", &path]).succeeds();
+    assert!(shown.stdout.contains("here-2") && shown.stdout.contains("accuracy: mean error"), "{}", shown.stdout);
+    let run = mscclpp(["select", "all_reduce", "--bytes", "4K", "--machine", &path]).succeeds();
+    assert!(run.stdout.contains("predicted to be the fastest: "), "{}", run.stdout);
+    let run = mscclpp(["machine", "measure", "--name", "a b"]).ends_with(2);
+    assert!(run.stderr.contains("expected 1 to 32 letters"), "{}", run.stderr);
+}

@@ -25,7 +25,7 @@ pub(crate) use launch::{GuardArgs, LaunchArgs};
 pub(crate) use plan::{
     DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanCommand, SchemaArgs, ShowArgs, StatsArgs, Target,
 };
-pub(crate) use predict::{BoundArgs, FindArgs, MachineArgs, MachineCommand, SimulateArgs};
+pub(crate) use predict::{BoundArgs, FindArgs, MachineArgs, MachineCommand, MachineMeasureArgs, SimulateArgs};
 pub(crate) use run::{RunArgs, Sizes};
 pub(crate) use select::SelectArgs;
 pub(crate) use status::StatusArgs;

@@ -16,7 +16,8 @@ use crate::size;
 Examples:
   mscclpp machine list
   mscclpp machine show 8xh100
-  mscclpp machine show ./cluster.toml"
+  mscclpp machine show ./cluster.toml
+  mscclpp machine measure -o here.toml"
 )]
 pub(crate) struct MachineArgs {
     #[command(subcommand)]
@@ -30,6 +31,8 @@ pub(crate) enum MachineCommand {
     List(MachineListArgs),
     /// Show the links and constants of a machine, with the source of every number
     Show(MachineShowArgs),
+    /// Describe the CPU of this machine: measure plans, fit the constants, and state the error of predictions
+    Measure(MachineMeasureArgs),
 }
 
 /// Arguments of `mscclpp machine list`.
@@ -57,6 +60,46 @@ pub(crate) struct MachineShowArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `mscclpp machine measure`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp machine measure -o here.toml
+  mscclpp machine measure --ranks 2 --workers 2 -o two.toml
+  mscclpp machine measure --json | jq .mean_percent
+
+The built-in algorithms run on the CPU executor, each at all sizes, twice. The constants are fitted to one half of the points, and the error is that
+of the other half. Without -o the description is printed.")]
+pub(crate) struct MachineMeasureArgs {
+    /// Number of ranks
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(crate) ranks: u32,
+    /// Number of threads that run the ranks
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) workers: u32,
+    /// First and last size; each size is four times the one before it
+    #[arg(long, value_name = "SIZE:SIZE", default_value = "1K:1M", value_parser = range)]
+    pub(crate) sizes: (u64, u64),
+    /// Name of the machine in its description
+    #[arg(long, value_name = "NAME", default_value = "here", value_parser = name)]
+    pub(crate) name: String,
+    /// File to which the description is written
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print the points and the errors as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Reads the name of a machine.
+fn name(text: &str) -> Result<String, String> {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '.');
+    match text.len() {
+        1..=32 if text.chars().all(is_valid) => Ok(text.to_owned()),
+        _ => Err("expected 1 to 32 letters, digits, and -, _, + or .".to_owned()),
+    }
 }
 
 /// Arguments of `mscclpp simulate`.

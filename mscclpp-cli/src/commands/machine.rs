@@ -9,6 +9,7 @@ use mscclpp_algorithms::BuiltinAlgorithm;
 use mscclpp_predict::{Constants, MIN_POINTS, Machine, MachineError};
 use serde_json::{Value, json};
 
+use super::machine_measure::measure;
 use crate::args::{MachineArgs, MachineCommand};
 use crate::error::{Error, Result, similar, suggestion_hint};
 use crate::exit;
@@ -29,6 +30,7 @@ pub(crate) fn machine(args: &MachineArgs) -> Result<ExitCode> {
             let machine = load(&args.machine)?;
             if args.json { print_json(&value(&machine))? } else { print(text(&machine))? }
         }
+        MachineCommand::Measure(args) => return measure(args),
     }
     Ok(ExitCode::from(exit::SUCCESS))
 }

@@ -13,6 +13,7 @@ mod find;
 mod fuzz;
 mod launch;
 mod machine;
+mod machine_measure;
 mod plan_diff;
 mod plan_export;
 mod plan_found;
