@@ -153,7 +153,9 @@ pub mod runtime {
 
     /// Which algorithm is fastest, measured.
     pub mod tune {
-        pub use mscclpp_communicator::tune::{Tuner, TuningTable};
+        #[cfg(feature = "process")]
+        pub use mscclpp_communicator::tune::Tuner;
+        pub use mscclpp_communicator::tune::TuningTable;
     }
 }
 
