@@ -110,8 +110,8 @@ pub mod runtime {
     pub mod cuda {
         pub use mscclpp_exec::cuda::{
             Buffers, Device, DeviceBuffer, DeviceCounts, DeviceMut, DeviceRef, DeviceRowNorm, DeviceSlice, DeviceVec,
-            DeviceView, DeviceViewMut, Event, Executor, Graph, Options, PreparedPlan, Properties, Registered,
-            RowOperands, Stream,
+            DeviceView, DeviceViewMut, Event, Executor, Graph, KernelTier, Options, PreparedPlan, Properties,
+            Registered, RowOperands, Stream,
         };
 
         /// Tensors of other libraries.
@@ -140,7 +140,8 @@ pub mod runtime {
     /// Which algorithm serves a call.
     pub mod select {
         pub use mscclpp_select::{
-            Algorithm, Backend, Buffers, Call, Choice, Config, DecidedBy, Explanation, OrderPolicy, Registry, Request,
+            Algorithm, Backend, Buffers, Call, Choice, Config, DecidedBy, DescribedMachine, Explanation, Machine,
+            OrderPolicy, Registry, Request,
         };
 
         /// What communicators that are created afterwards have, and the selector of the process.
