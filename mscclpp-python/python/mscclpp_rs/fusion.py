@@ -1,8 +1,8 @@
 """All-reduces whose rows are normalized in the same launch, with the names and arguments of FlashInfer's calls.
 
-The arithmetic is that of the documentation ("Fused epilogues"): a row has the same bits on every rank and in every call, whatever the number of
-rows. FlashInfer's results, which use an approximate square root, differ from it in the last places. ``use_oneshot`` and what else chooses a
-kernel there is accepted and changes nothing. Tensors are on the CPU.
+The arithmetic is that of the documentation ("Fused epilogues"): a row has the same bits on every rank, on the CPU and on devices, and in every
+call, whatever the number of rows. FlashInfer's results, which use an approximate square root, differ from it in the last places. ``use_oneshot`` and what else chooses a
+kernel there is accepted and changes nothing. Calls on tensors of a device are on its current stream, and can be captured.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ._errors import InvalidInputError, UnsupportedError
 from ._tensors import Buffers
@@ -205,7 +206,7 @@ def allreduce_fusion(
 
     Any output may be the input, and ``residual_out`` may be ``residual_in``; the others have memory of their own. Arguments that choose a kernel
     or state a layout of NVFP4 change nothing. ``torch.compile`` traces the call as the operation ``mscclpp::allreduce_fusion``. A call of
-    all ranks of the group. Raises ``UnsupportedError`` for other patterns and for tensors on devices, and ``InvalidInputError`` for shapes
+    all ranks of the group. Raises ``UnsupportedError`` for other patterns, and ``InvalidInputError`` for shapes
     and types that do not match, and inputs larger than those of the workspace.
     """
     call = "allreduce_fusion"
@@ -264,6 +265,21 @@ def allreduce_fusion(
     return quant_out if is_quantized and quant_out is not None else result
 
 
+#: Scales that were read from devices, with their versions.
+_SCALES: Any = WeakTensorKeyDictionary()
+
+
+def _read(scale: torch.Tensor) -> float:
+    """Returns a scale. One on a device is read once, until PyTorch changes it: that waits for the device."""
+    if not scale.is_cuda or scale.is_inference():
+        return float(scale)
+    known = _SCALES.get(scale)
+    if known is None or known[0] != scale._version:
+        known = (scale._version, float(scale))
+        _SCALES[scale] = known
+    return float(known[1])
+
+
 def _run(
     input: torch.Tensor,
     residual: torch.Tensor | None,
@@ -286,8 +302,7 @@ def _run(
     if scale_factor is not None:
         if scale_factor.numel() != 1:
             raise InvalidInputError(f"allreduce_fusion: expected scale_factor of one element, found {list(scale_factor.shape)}")
-        # To read one of a device would wait for it; such calls are refused below.
-        scale = 1.0 if scale_factor.is_cuda else float(scale_factor)
+        scale = _read(scale_factor)
     buffers = Buffers()
     to = buffers.output(output)
     inputs = [None if tensor is None else buffers.input(tensor) for tensor in (residual, gamma)]
