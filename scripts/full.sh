@@ -141,6 +141,7 @@ part() {
         for client in sglang vllm nccl4py; do
             scripts/python-client.sh "$client"
             tests mscclpp-dev --test nccl -- "$client"
+            tests mscclpp-python --test plans -- "$client"
         done
         ;;
     python)

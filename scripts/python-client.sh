@@ -6,7 +6,7 @@
 # Usage: scripts/python-client.sh NAME
 #   sglang    the wrappers of NCCL, MSCCL++ and FlashInfer's all-reduces of SGLang, four files of its wheel, and msgspec, which one needs
 #             (40 MB to download)
-#   vllm      that of vLLM, two files of its wheel (340 MB to download)
+#   vllm      those of NCCL and FlashInfer of vLLM, three files of its wheel (340 MB to download)
 #   nccl4py   NVIDIA's bindings, with cuda-core and packaging, which they need (10 MB to download)
 #
 # The folder is MSCCLPP_PYTHON_ENVS/NAME-VERSION, by default below ~/.cache/mscclpp/python. Versions and hashes are fixed. With
@@ -41,7 +41,7 @@ msgspec==0.22.0 \\
     ;;
 vllm)
     requirements="vllm==0.33.0 --hash=sha256:4b6bdec4ab269990bf70d45a3c1e94c3760a27064513760193b26d6f0da883aa"
-    files=("vllm/$wrapper/pynccl.py" "vllm/$wrapper/pynccl_wrapper.py")
+    files=("vllm/$wrapper/pynccl.py" "vllm/$wrapper/pynccl_wrapper.py" "vllm/$wrapper/flashinfer_all_reduce.py")
     ;;
 nccl4py)
     requirements="nccl4py==0.6.0 --hash=sha256:7b75f4943edc39522bec1d3c7c59804fa2fd87a879e5744660d723440cb62755

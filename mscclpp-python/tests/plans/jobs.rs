@@ -19,8 +19,9 @@ const ON_DEVICES: [&str; 3] = ["plan_for_nccl", "native_algorithm", "native_modu
 /// Seconds after which a job has failed.
 const TIMEOUT: &str = "600";
 
-/// Where SGLang has its `pymscclpp.py`.
-const SGLANG: &str = "sglang/srt/distributed/device_communicators";
+/// Engines, and where each has its wrappers of communication libraries.
+const CLIENTS: [(&str, &str); 2] =
+    [("sglang", "sglang/srt/distributed/device_communicators"), ("vllm", "vllm/distributed/device_communicators")];
 
 /// Returns the folder of the reference system's documents.
 ///
@@ -116,19 +117,33 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
     for plan in ["allgather_pkt", "allreduce"] {
         trials.push(executor_test(plan, &checkout, package));
     }
-    let client = installed("python-client.sh", "sglang");
+    trials.extend(CLIENTS.iter().flat_map(|client| of_client(client, &python, package)));
+    trials
+}
+
+/// Returns the tests of an engine's wrappers.
+fn of_client(
+    &(name, wrappers): &'static (&str, &str),
+    python: &Result<PathBuf, String>,
+    package: &Result<PathBuf, String>,
+) -> Vec<Trial> {
+    let client = installed("python-client.sh", name);
     if let Err(reason) = &client {
-        println!("tests of SGLang are ignored: {reason}");
+        println!("tests of {name} are ignored: {reason}");
     }
-    let python = client.clone().and(python);
-    let client = client.ok();
-    let folder: Vec<String> = client.iter().map(|folder| folder.display().to_string()).collect();
-    let script = sources().join("tests/python/sglang_fusion.py");
-    trials.push(on_cpu("sglang_fused_calls_of_2_ranks".into(), &python, package, script, &folder, 2));
-    for hosts in [1, 2] {
-        let script = sources().join("tests/python/sglang.py");
-        let name = format!("sglang_on_4_simulated_devices_of_{hosts}_hosts");
-        trials.push(on_devices(name, &python, package, script, client.clone(), 4, hosts));
+    let python = client.clone().and(python.clone());
+    let client = client.ok().map(|folder| Client { wrappers: folder.join(wrappers), folder });
+    let script = |name: &str| sources().join(format!("tests/python/{name}.py"));
+    let fused = script(&format!("{name}_fusion"));
+    let of_devices = format!("{name}_fused_calls_on_simulated_devices");
+    let mut trials = vec![on_devices(of_devices, &python, package, fused.clone(), client.clone(), 2, 1)];
+    if name == "sglang" {
+        let arguments: Vec<String> = client.iter().map(|client| client.wrappers.display().to_string()).collect();
+        trials.push(on_cpu("sglang_fused_calls_of_2_ranks".into(), &python, package, fused, &arguments, 2));
+        for hosts in [1, 2] {
+            let name = format!("sglang_on_4_simulated_devices_of_{hosts}_hosts");
+            trials.push(on_devices(name, &python, package, script("sglang"), client.clone(), 4, hosts));
+        }
     }
     trials
 }
@@ -195,14 +210,23 @@ fn on_cpu(
     Trial::test(name, test).with_ignored_flag(is_ignored)
 }
 
-/// A test that runs a script on simulated devices, of which each rank has one. `client`: where SGLang is, and what it needs; `hosts`: the
+/// Files of an engine.
+#[derive(Clone)]
+struct Client {
+    /// Where it is, with what it needs.
+    folder: PathBuf,
+    /// Where its wrappers are: the script's argument.
+    wrappers: PathBuf,
+}
+
+/// A test that runs a script on simulated devices, of which each rank has one. `client`: the engine whose files it runs; `hosts`: the
 /// machines that the ranks pretend to be on.
 fn on_devices(
     name: String,
     python: &Result<PathBuf, String>,
     package: &Result<PathBuf, String>,
     script: PathBuf,
-    client: Option<PathBuf>,
+    client: Option<Client>,
     ranks: usize,
     hosts: usize,
 ) -> Trial {
@@ -210,7 +234,7 @@ fn on_devices(
     let test = move || {
         let (python, package) = (python?, package?);
         let mut path = package.into_os_string();
-        client.iter().for_each(|folder| path.push(format!(":{}", folder.display())));
+        client.iter().for_each(|client| path.push(format!(":{}", client.folder.display())));
         let port = Port::new();
         // One rank compiles, the others find what it has made.
         let cache = tempfile::tempdir()?;
@@ -235,7 +259,7 @@ fn on_devices(
             .arg(&python)
             .args(run)
             .arg(&script)
-            .args(client.map(|folder| folder.join(SGLANG)))
+            .args(client.map(|client| client.wrappers))
             .envs([("PROFILE", "dev"), ("PYTHONDONTWRITEBYTECODE", "1")])
             .env("PYTHONPATH", path)
             .output()?;

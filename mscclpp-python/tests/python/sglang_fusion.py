@@ -1,6 +1,6 @@
-"""SGLang's fused all-reduces (`flashinfer_comm_fusion.py` of its wheel) with this package in place of FlashInfer, on the CPU.
+"""SGLang's fused all-reduces (`flashinfer_comm_fusion.py` of its wheel) with this package in place of FlashInfer, on devices if there are any.
 
-Usage: sglang_fusion.py FOLDER, which has that file. The rest of SGLang is not needed: what the file imports of it is replaced by what a server
+Usage: sglang_fusion.py FOLDER, SGLang's `device_communicators` beside that file. The rest of SGLang is not needed: what the file imports of it is replaced by what a server
 with one group of ranks on one node has. So is the probe of device memory.
 """
 
@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 import types
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -48,7 +49,7 @@ def load(folder: str, group: types.SimpleNamespace, is_sm100: bool) -> types.Mod
     stand_in("sglang.srt.utils.custom_op", register_custom_op=lambda **_: lambda function: function)
     moe = {"can_merge_post_experts_all_reduce": lambda: False, "post_experts_reduction_group": lambda: group}
     stand_in("sglang.srt.layers.moe.utils", **moe)
-    path = os.path.join(folder, "sglang/srt/layers/flashinfer_comm_fusion.py")
+    path = Path(folder).parents[1] / "layers/flashinfer_comm_fusion.py"
     spec = importlib.util.spec_from_file_location("flashinfer_comm_fusion", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -58,6 +59,10 @@ def load(folder: str, group: types.SimpleNamespace, is_sm100: bool) -> types.Mod
 
 
 def main() -> None:
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
     dist.init_process_group("mscclpp")
     rank, size = dist.get_rank(), dist.get_world_size()
     fusion.install()
@@ -73,20 +78,22 @@ def main() -> None:
             sglang.pre_initialize_workspaces(max_token_num=ROWS, hidden_dim=HIDDEN, dtype=dtype)
             assert not sglang.is_flashinfer_allreduce_unavailable()
             # Small integers, so that sums are exact.
-            x = (torch.arange(ROWS * HIDDEN) % 7 - 3 + rank).to(dtype).view(ROWS, HIDDEN)
+            x = (torch.arange(ROWS * HIDDEN) % 7 - 3 + rank).to(dtype).view(ROWS, HIDDEN).to(device)
             residual = (torch.arange(ROWS * HIDDEN) % 5).to(dtype).view(ROWS, HIDDEN)
             weight = (1 + torch.arange(HIDDEN) % 4 / 4).to(dtype)
             total = size * (torch.arange(ROWS * HIDDEN) % 7 - 3).view(ROWS, HIDDEN) + size * (size - 1) // 2
-            normed, sums = sglang.flashinfer_allreduce_residual_rmsnorm(x, residual, weight, max_token_num=ROWS)
+            normed, sums = sglang.flashinfer_allreduce_residual_rmsnorm(
+                x, residual.to(device), weight.to(device), max_token_num=ROWS
+            )
             expected = total.double() + residual.double()
-            assert torch.equal(sums.double(), expected), sums
+            assert torch.equal(sums.cpu().double(), expected), sums
             norms = expected / torch.sqrt(expected.square().mean(1, keepdim=True) + 1e-6) * weight.double()
-            torch.testing.assert_close(normed, norms.to(dtype))
+            torch.testing.assert_close(normed.cpu(), norms.to(dtype))
             can_use = sglang.can_use_flashinfer_allreduce(
                 x, use_attn_tp_group=True, expected_world_size=size, expected_group_key=(group.device_group, group.cpu_group)
             )
             assert can_use
-            assert torch.equal(sglang.flashinfer_allreduce(x, use_attn_tp_group=True).double(), total.double())
+            assert torch.equal(sglang.flashinfer_allreduce(x, use_attn_tp_group=True).cpu().double(), total.double())
             sglang.cleanup_flashinfer_workspace()
     dist.barrier()
     dist.destroy_process_group()
