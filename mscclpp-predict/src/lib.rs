@@ -11,6 +11,8 @@
 
 mod bound;
 mod error;
+#[doc(hidden)]
+pub mod fit;
 mod flow;
 mod machine;
 mod prediction;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::raw::PlanTree;
+use mscclpp_predict::fit::{Fit, Key, constant};
 use mscclpp_predict::{MIN_POINTS, Machine, Predictor};
 use serde::Deserialize;
 
@@ -148,9 +149,6 @@ fn stated_errors_are_those_of_the_held_out_points() {
     }
 }
 
-/// A constant that is fitted: its tier, if it is one of a tier, and its name.
-type Key = (Option<String>, String);
-
 /// Returns the constants of a file that are fitted.
 fn fitted(text: &str) -> Vec<Key> {
     let value: toml::Table = toml::from_str(text).expect("a machine description");
@@ -167,14 +165,6 @@ fn fitted(text: &str) -> Vec<Key> {
     keys
 }
 
-fn constant<'m>(machine: &'m mut Machine, (tier, name): &Key) -> &'m mut f64 {
-    let constants = match tier {
-        None => &mut machine.constants,
-        Some(tier) => &mut machine.tiers.get_mut(tier).expect("a tier of the file").constants,
-    };
-    &mut constants.0.get_mut(name).expect("a constant of the file").value
-}
-
 /// Returns the algorithms of points whose number of thread blocks a file states, unless `MSCCLPP_KEEP_BLOCKS` names them.
 fn own_blocks(text: &str, points: &[Point]) -> Vec<String> {
     let value: toml::Table = toml::from_str(text).expect("a machine description");
@@ -185,19 +175,8 @@ fn own_blocks(text: &str, points: &[Point]) -> Vec<String> {
     stated.filter(|name| !kept.contains(&name.as_str()) && points.iter().any(|point| point.plan == *name)).collect()
 }
 
-/// Returns the largest value that a constant may have.
-fn limit(machine: &Machine, name: &str) -> f64 {
-    match name {
-        name if name.ends_with("_efficiency") || name == "spread" => 1.0,
-        // One thread block moves no more than the device.
-        name if name.starts_with("block_") => machine.constants.get("memory_gb_per_s").unwrap_or(f64::INFINITY),
-        _ => f64::INFINITY,
-    }
-}
-
-/// Weight of the worst error beside the mean, and of the distance of a constant from its first value.
+/// Weight of the worst error beside the mean.
 const WORST: f64 = 0.2;
-const DISTANCE: f64 = 0.002;
 
 /// Numbers of thread blocks that are tried.
 const BLOCKS: [u32; 8] = [1, 2, 4, 8, 12, 16, 24, 32];
@@ -205,32 +184,16 @@ const BLOCKS: [u32; 8] = [1, 2, 4, 8, 12, 16, 24, 32];
 /// Fits constants by descent along one of them at a time, with smaller and smaller steps.
 fn fit(machine: &mut Machine, keys: &[Key], points: &[Point], own_blocks: &[String]) -> f64 {
     let mut model = Model::default();
-    let first: Vec<f64> = keys.iter().map(|key| *constant(machine, key)).collect();
+    let fit = Fit::new(machine, keys.iter().cloned());
     let mut cost = |machine: &mut Machine| {
         let errors = model.errors(machine, points);
-        let far: f64 = keys.iter().zip(&first).map(|(key, first)| (*constant(machine, key) / first).ln().powi(2)).sum();
-        mean(&errors) + WORST * worst(&errors) + DISTANCE * far
+        mean(&errors) + WORST * worst(&errors) + fit.distance(machine)
     };
     let mut best = cost(machine);
     for step in [1.5, 1.2, 1.08, 1.03, 1.01] {
         for _ in 0..12 {
             let before = best;
-            for key in keys {
-                for factor in [step, 1.0 / step] {
-                    loop {
-                        let old = *constant(machine, key);
-                        let limit = limit(machine, &key.1);
-                        *constant(machine, key) = (old * factor).min(limit).max(1e-3);
-                        let new = cost(machine);
-                        if new < best - 1e-6 {
-                            best = new;
-                            continue;
-                        }
-                        *constant(machine, key) = old;
-                        break;
-                    }
-                }
-            }
+            best = fit.descend(machine, step, best, &mut cost);
             for algorithm in own_blocks.iter().filter(|_| step > 1.1) {
                 for blocks in BLOCKS {
                     let old = machine.blocks.insert(algorithm.clone(), blocks);
@@ -278,7 +241,7 @@ fn constants_are_fitted() {
                 keys.iter().find(|(tier, name)| *tier == section && line.starts_with(&format!("{name} = {{ value = ")));
             match (own, line.split_once(", source")) {
                 (Some(key), Some((_, rest))) => {
-                    let value = *constant(&mut machine, key);
+                    let value = *constant(&mut machine, key).expect("a constant of the file");
                     let digits = (3 - value.log10().floor() as i32).clamp(0, 6) as usize;
                     format!("{} = {{ value = {value:.digits$}, source{rest}\n", key.1)
                 }

@@ -47,14 +47,11 @@ fn chunking(algorithm: &Algorithm, num_ranks: u32) -> (u32, u32) {
         CollectiveKind::ReduceScatter => (largest(1), 1),
         _ => {
             let all = largest(0).max(largest(1));
-            let scale = num_ranks / gcd(all, num_ranks);
+            let is_whole = |scale: &u32| (u64::from(all) * u64::from(*scale)).is_multiple_of(num_ranks.into());
+            let scale = (1..num_ranks).find(is_whole).unwrap_or(num_ranks);
             (all.saturating_mul(scale) / num_ranks, scale)
         }
     }
-}
-
-fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 struct Recording<'p> {

@@ -313,6 +313,7 @@ def _run(
     )
     buffers.write_back()
 
+
 def install() -> None:
     """Makes ``flashinfer.comm`` have the functions and classes of this module, for engines that call them by that name.
 

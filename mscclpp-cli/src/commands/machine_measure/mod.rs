@@ -105,16 +105,21 @@ fn report(machine: &Machine, points: &Points, [spread, mean, worst, limit]: [f64
     )
 }
 
+/// Returns the text of a description up to its constants.
+fn head(name: &str, description: &str, ranks: u32, processors: u32) -> String {
+    format!(
+        "name = \"{name}\"\ndescription = \"{description}\"\nranks = {ranks}\nranks_per_node = {ranks}\nmulticast = false\n\
+         one_device = true\ncpu = true\nprocessors = {processors}\n\n[constant]\n"
+    )
+}
+
 /// Returns a description before the fit.
 fn describe(args: &MachineMeasureArgs, info: &MachineInfo, points: &Points) -> Result<Machine> {
     let (ranks, workers) = (args.ranks, args.workers);
     let threads = if workers == 1 { "one thread".to_owned() } else { format!("{workers} threads") };
     let printable: String = info.processor.chars().filter(|c| !c.is_control() && !matches!(c, '"' | '\\')).collect();
-    let mut text = format!(
-        "name = \"{}\"\ndescription = \"{ranks} ranks as tasks of {threads} on {printable}\"\nranks = {ranks}\nranks_per_node = {ranks}\n\
-         multicast = false\none_device = true\ncpu = true\nprocessors = {workers}\n\n[constant]\n",
-        args.name
-    );
+    let description = format!("{ranks} ranks as tasks of {threads} on {printable}");
+    let mut text = head(&args.name, &description, ranks, workers);
     let source = format!("fitted to {} times that were measured on this machine", points.all.len().div_ceil(2));
     for (name, value) in START.iter().chain(&CACHE) {
         _ = writeln!(text, "{name} = {{ value = {value}, source = \"{source}\", fitted = true }}");
@@ -125,14 +130,7 @@ fn describe(args: &MachineMeasureArgs, info: &MachineInfo, points: &Points) -> R
 
 /// Returns the text of a description with its fitted constants and their error.
 fn file(machine: &Machine, points: &Points, mean: f64, worst: f64) -> String {
-    let mut text = format!(
-        "name = \"{}\"\ndescription = \"{}\"\nranks = {}\nranks_per_node = {}\nmulticast = false\none_device = true\ncpu = true\nprocessors = {}\n\n[constant]\n",
-        machine.name,
-        machine.description,
-        machine.ranks,
-        machine.ranks_per_node,
-        machine.processors.unwrap_or(1)
-    );
+    let mut text = head(&machine.name, &machine.description, machine.ranks, machine.processors.unwrap_or(1));
     for (name, constant) in &machine.constants.0 {
         let digits = (3.0 - constant.value.log10().floor()).clamp(0.0, 6.0) as usize;
         let source = &constant.source;
