@@ -120,7 +120,7 @@ export -f compile_alone
 vector='LDG[.A-Z0-9]*[.]NA[.A-Z0-9]*128 ' packet='LDG[.A-Z0-9]*128[.]STRONG'
 range='byte_range(launch, 0, 1, 0, 1)'
 for to in 1 8; do alone reduce_$to "reduce_aligned<Arith, Reduction::kSum, 8, $to>(0, $range)"; done
-alone packets "reduce_packets_aligned<Arith, Reduction::kSum, 8, 1, 254ull, 0ull>(launch, 0, $range)"
+alone packets "reduce_packets_aligned<Arith, Reduction::kSum, 8, 1, 0ull>(launch, 0, $range)"
 for arch in "${archs[@]}"; do printf '%s\n' "reduce_1 $arch" "reduce_8 $arch" "packets $arch"; done | in_parallel compile_alone
 for arch in "${archs[@]}"; do
     for type in f32 bf16; do

@@ -251,7 +251,7 @@ DEV_CALL void reduce_runs(Runs runs, uint64_t at, uint64_t len) {
   if (i < end) reduce_unaligned<Arith>(runs, i, end);
 }
 
-/// Operands of which some are packets, at multiples of 8: packets from left to right, several polled at a time, then the plain sources.
+/// Sources of which all are packets, or all but one, at multiples of 8: from left to right, several polled at a time.
 /// `count`: that of the instruction, with a bit for each source that is packets, of at most 32.
 template <typename Arith, bool kSum>
 DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint32_t count, uint64_t at, uint64_t len) {
@@ -263,27 +263,21 @@ DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint32
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Accumulator<Arith, Vec8> acc = {};
-    const auto take = [&](const Vec8& next, bool is_first) {
-      if (is_first) acc.start(next);
-      else acc.template add<kSum>(next, runs.instr().reduce);
-    };
     const uint32_t srcs = runs.instr().srcs;
     DEV_NO_UNROLL
     for (uint32_t s = 0; s < srcs; s += kEach) {
       const uint32_t mask = packets() >> s & ((1u << kEach) - 1);
-      if (mask == 0) continue;
       Vec8 payload[kEach] = {};
       const auto from = [&](uint32_t n) { return runs.src(s + n) + 2 * i; };
       const auto await = [&](uint32_t n) { await_packet(launch, from(n), runs.instr().operands + s + n, i / 8); };
-      if (!poll_packets(payload, mask, from, await)) return;
+      if (mask != 0 && !poll_packets(payload, mask, from, await)) return;
 #pragma unroll
       for (uint32_t n = 0; n < kEach; ++n) {
-        if (mask >> n & 1) take(payload[n], (packets() & ((1u << (s + n)) - 1)) == 0);
+        if (s + n >= srcs) break;
+        if (!(mask >> n & 1)) payload[n] = load_any<Vec8>(runs.src(s + n) + i, 8);
+        if ((s | n) == 0) acc.start(payload[n]);
+        else acc.template add<kSum>(payload[n], runs.instr().reduce);
       }
-    }
-    DEV_NO_UNROLL
-    for (uint32_t s = 0; s < srcs; ++s) {
-      if (!(packets() >> s & 1)) take(load_any<Vec8>(runs.src(s) + i, 8), (packets() | s) == 0);
     }
     const Vec8 result = acc.finish();
     DEV_NO_UNROLL

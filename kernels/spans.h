@@ -114,29 +114,22 @@ DEV_CALL void reduce_elements(const LaunchParams& launch, Runs runs, uint64_t at
   }
 }
 
-/// Combines the sources at byte `i`: packets from left to right, then the plain ones.
+/// Combines the sources at byte `i`, packets or plain, from left to right.
 template <typename Arith>
 DEV Vec8 combine_packets(const LaunchParams& launch, Runs runs, uint64_t i) {
   Accumulator<Arith, Vec8> acc = {};
   Vec8 payload = {};
-  bool first = true;
-  auto take = [&] {
-    if (first) acc.start(payload);
+  const uint32_t first = runs.instr().operands, end = first + runs.instr().srcs;
+  DEV_NO_UNROLL
+  for (uint32_t s = first; s < end; ++s) {
+    if (space_of(launch, s) == Space::kPackets) {
+      payload = take_packet(launch, packets_of(launch, s) + 2 * i, s, i / 8);
+    } else {
+      Span span = span_at(launch, s, i, 8);
+      payload = load_payload(span.at, span.len);
+    }
+    if (s == first) acc.start(payload);
     else acc.template add<false>(payload, runs.instr().reduce);
-    first = false;
-  };
-  DEV_NO_UNROLL
-  for (uint32_t s = runs.instr().operands; s < runs.instr().operands + runs.instr().srcs; ++s) {
-    if (space_of(launch, s) != Space::kPackets) continue;
-    payload = take_packet(launch, packets_of(launch, s) + 2 * i, s, i / 8);
-    take();
-  }
-  DEV_NO_UNROLL
-  for (uint32_t s = runs.instr().operands; s < runs.instr().operands + runs.instr().srcs; ++s) {
-    if (space_of(launch, s) == Space::kPackets) continue;
-    Span span = span_at(launch, s, i, 8);
-    payload = load_payload(span.at, span.len);
-    take();
   }
   // A single source is not changed.
   return runs.instr().srcs == 1 ? payload : acc.finish();

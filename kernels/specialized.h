@@ -275,46 +275,57 @@ DEV_CALL void reduce_by_switch_aligned(const LaunchParams& launch, uint32_t firs
   fence_aliases_of_block();
 }
 
-/// Sources of which those in the mask are packets: first these from left to right, then the plain ones, into the destinations.
-template <typename Arith, Reduction kOp, uint32_t kSrcs, uint32_t kDsts, uint64_t kPacketSrcs, uint64_t kPacketDsts>
+/// Which of `kSrcs` operands from index `first` of the cache on is plain; the others are packets. It differs between the ranks of a plan,
+/// whose thread blocks share their code.
+template <uint32_t kSrcs>
+DEV uint32_t plain_source(uint32_t first) {
+  uint32_t plain = 0;
+#pragma unroll
+  for (uint32_t s = 1; s < kSrcs; ++s) {
+    if (static_cast<Space>(cache().operands[first + s].space_number) != Space::kPackets) plain = s;
+  }
+  return plain;
+}
+
+/// Sources of which one is plain and the others are packets, from left to right, into the destinations, of which those in the mask are
+/// packets.
+template <typename Arith, Reduction kOp, uint32_t kSrcs, uint32_t kDsts, uint64_t kPacketDsts>
 DEV_CALL void reduce_packets_aligned(const LaunchParams& launch, uint32_t first, ByteRange bytes) {
   constexpr bool kSum = kOp == Reduction::kSum || kOp == Reduction::kAvg;
+  constexpr uint32_t kPackets = kSrcs - 1;
   // Sources that are polled together: a packet in flight takes four registers.
-  constexpr uint32_t kEach = kSrcs <= 8 ? kSrcs : 4;
+  constexpr uint32_t kEach = kPackets <= 8 ? kPackets : 4;
+  const uint32_t own = plain_source<kSrcs>(first);
   DEV_NO_UNROLL
   for (uint64_t i = bytes.at + 8 * dev_thread(); i < bytes.at + bytes.len; i += 8 * dev_threads()) {
+    // In flight while packets are polled.
+    const Vec8 plain = load_any<Vec8>(head_at(first + own) + i, 8);
     Accumulator<Arith, Vec8> acc;
-    Vec8 single;
-    bool begun = false;
-    auto take = [&](const Vec8& next) {
-      single = next;
-      if (!begun) acc.start(next);
-      else acc.template add<kSum>(next, kOp);
-      begun = true;
-    };
-    // These are in flight while packets are polled.
-    Vec8 plain[kSrcs];
 #pragma unroll
-    for (uint32_t s = 0; s < kSrcs; ++s) {
-      if (!(kPacketSrcs >> s & 1)) plain[s] = load_any<Vec8>(head_at(first + s) + i, 8);
-    }
-#pragma unroll
-    for (uint32_t s = 0; s < kSrcs; s += kEach) {
-      const uint64_t mask = kPacketSrcs >> s & ((1u << kEach) - 1);
+    for (uint32_t s = 0; s < kPackets; s += kEach) {
+      constexpr uint32_t kAll = (1u << kEach) - 1;
+      const uint32_t mask = kPackets - s < kEach ? (1u << (kPackets - s)) - 1 : kAll;
       Vec8 payload[kEach];
-      const auto at = [&](uint32_t n) { return head_at(first + s + n) + 2 * i; };
-      const auto await = [&](uint32_t n) { await_packet(launch, at(n), cache().first_operand + first + s + n, i / 8); };
-      if (mask != 0 && !poll_packets(payload, mask, at, await)) return;
+      const auto slot = [&](uint32_t n) { return first + s + n + (s + n >= own ? 1 : 0); };
+      const auto at = [&](uint32_t n) { return head_at(slot(n)) + 2 * i; };
+      const auto await = [&](uint32_t n) { await_packet(launch, at(n), cache().first_operand + slot(n), i / 8); };
+      if (!poll_packets(payload, mask, at, await)) return;
 #pragma unroll
       for (uint32_t n = 0; n < kEach; ++n) {
-        if (mask >> n & 1) take(payload[n]);
+        if (!(mask >> n & 1)) break;
+        if (s + n > 0) {
+          if (s + n == own) acc.template add<kSum>(plain, kOp);
+          acc.template add<kSum>(payload[n], kOp);
+        } else if (own == 0) {
+          acc.start(plain);
+          acc.template add<kSum>(payload[n], kOp);
+        } else {
+          acc.start(payload[n]);
+        }
       }
     }
-#pragma unroll
-    for (uint32_t s = 0; s < kSrcs; ++s) {
-      if (!(kPacketSrcs >> s & 1)) take(plain[s]);
-    }
-    const Vec8 result = kSrcs == 1 ? single : acc.finish();
+    if (own == kPackets) acc.template add<kSum>(plain, kOp);
+    const Vec8 result = acc.finish();
 #pragma unroll
     for (uint32_t d = 0; d < kDsts; ++d) {
       char* to = head_at(first + kSrcs + d);

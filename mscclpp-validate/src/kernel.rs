@@ -273,10 +273,14 @@ impl Reader<'_> {
             Opcode::Transfer(Transfer::RowNorm) => "norm_rows_aligned<Arith>(launch, ".to_owned(),
             Opcode::Port { .. } => "port_aligned<false>(launch, ".to_owned(),
             Opcode::PortForward => "port_aligned<true>(launch, ".to_owned(),
-            Opcode::Transfer(Transfer::Reduce) if packets == [0, 0] => format!("reduce_aligned<{combined}>("),
-            Opcode::Transfer(Transfer::Reduce) => {
-                format!("reduce_packets_aligned<{combined}, {}ull, {}ull>(launch, ", packets[0], packets[1])
-            }
+            Opcode::Transfer(Transfer::Reduce) => match packets.map(u64::count_ones) {
+                [0, 0] => format!("reduce_aligned<{combined}>("),
+                // The kernel finds the plain source by itself.
+                [plain, _] if plain + 1 == from as u32 => {
+                    format!("reduce_packets_aligned<{combined}, {}ull>(launch, ", packets[1])
+                }
+                _ => return Err("packets are combined with several plain sources, or with none".into()),
+            },
             _ => return Err("another operation is executed".into()),
         };
         Ok(format!("{call}{index}, {range});"))

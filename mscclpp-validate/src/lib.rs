@@ -18,11 +18,14 @@ mod kernel;
 mod launches;
 mod openings;
 mod operations;
+mod own_packets;
 mod process;
 mod results;
 #[cfg(test)]
 mod tests;
 mod tree;
+
+use std::borrow::Cow;
 
 use mscclpp_core::check::{Checks, LaunchBoundaries, Level, check, launch_boundaries};
 use mscclpp_core::diag::{Code, Diagnostics};
@@ -34,6 +37,7 @@ use thiserror::Error;
 use self::devices::Body;
 pub use self::forms::{ExecutorForm, InvalidLaunch, ValidationReport, validate_form};
 pub use self::launches::{DeviceLaunch, ProcessLaunch, Sharing};
+use self::own_packets::without_own_packets;
 use mscclpp_base::error::Error;
 #[cfg(feature = "cuda")]
 use mscclpp_base::interpret::program::Reductions;
@@ -42,6 +46,7 @@ use mscclpp_base::interpret::{check_nodes, links};
 #[cfg(feature = "cuda")]
 use mscclpp_base::message::Message;
 use mscclpp_base::passes::RankSchedule;
+use mscclpp_base::passes::elide_own_packets::elide_own_packets;
 use mscclpp_base::passes::insert_launch_barriers::{Placement, insert_launch_barriers, needed_barriers};
 use mscclpp_base::passes::place_in_caller_memory::SLOTS;
 #[cfg(feature = "cuda")]
@@ -116,8 +121,9 @@ impl ValidationError {
 /// # Cost
 /// Quadratic in the number of ranks: the passes run for each of them on the operations of all.
 pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<PlanTree, ValidationError> {
-    let schedules = schedules(plan, launch)?;
-    process::Writer::write(plan, &schedules, launch)
+    let mut schedules = schedules(plan, launch)?;
+    let plan = without_own_packets_of_ranks(plan, &mut schedules)?;
+    process::Writer::write(&plan, &schedules, launch)
 }
 
 /// Validates what the process executor runs for a plan that the checker accepts.
@@ -139,8 +145,7 @@ pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Pl
 /// [`ValidationError::Rejected`].
 pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(), ValidationError> {
     rejected(check(plan))?;
-    let schedules = schedules(plan, launch)?;
-    validate_schedules(plan, &schedules, launch)
+    validate_schedules(plan, &mut schedules(plan, launch)?, launch).map(drop)
 }
 
 /// Returns the plan that the CUDA executor runs for a plan on several devices: with the launch barriers at the end and
@@ -149,7 +154,8 @@ pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(),
 /// # Errors
 /// [`ValidationError::Plan`], [`ValidationError::Ranks`], [`ValidationError::TooLarge`], [`ValidationError::Changed`].
 pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanTree, ValidationError> {
-    devices::Writer::write(plan, &with_launch_barriers(plan, launch)?, launch, Body::Plan)
+    let (plan, program) = with_launch_barriers(plan, launch)?;
+    devices::Writer::write(&plan, &program, launch, Body::Plan)
 }
 
 /// Validates what the CUDA executor runs on several devices for a plan that the checker accepts: the plan's operations
@@ -163,7 +169,8 @@ pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanT
 /// [`ValidationError::Rejected`].
 pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), ValidationError> {
     rejected(check(plan))?;
-    validate_launch_barriers(plan, &with_launch_barriers(plan, launch)?, launch)
+    let (plan, program) = with_launch_barriers(plan, launch)?;
+    validate_launch_barriers(&plan, &program, launch)
 }
 
 /// Validates the source of the kernel that is specialized for a plan and a message on one device: each thread block
@@ -174,7 +181,8 @@ pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), Va
 #[cfg(feature = "cuda")]
 pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), ValidationError> {
     let image = Plan::new(plan);
-    let program = resolve(&image)?;
+    let mut program = resolve(&image)?;
+    elide_own_packets(&mut program);
     let reduce = match program.reductions {
         Reductions::Generic => Some(message.op.unwrap_or_default()).map(|op| format!("{op:?}")),
         _ => None,
@@ -183,8 +191,11 @@ pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), Validati
     kernel::compare(&program, source.text(), &shapes, reduce.as_deref())
 }
 
-/// Returns the output of the pass.
-fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<ResolvedPlan, ValidationError> {
+/// Returns the output of the passes, and the plan without the own packets that they elided.
+fn with_launch_barriers<'p>(
+    plan: &'p PlanTree,
+    launch: &DeviceLaunch,
+) -> Result<(Cow<'p, PlanTree>, ResolvedPlan), ValidationError> {
     let (expected, found) = (plan.ranks.len(), launch.devices.len());
     let mut numbers = 0..launch.nodes.len() as u32;
     let is_known = |device: &u32| (*device as usize) < launch.nodes.len();
@@ -195,6 +206,7 @@ fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Resolv
         return Err(ValidationError::Ranks { expected, found });
     }
     let mut program = resolve(&Plan::new(plan))?;
+    elide_own_packets(&mut program);
     let node_of: Vec<u32> = launch.devices.iter().map(|&device| launch.nodes[device as usize]).collect();
     check_nodes(&program, &node_of)?;
     let mut far: Vec<u32> = links(&program, &node_of).into_iter().map(|(rank, _)| rank).collect();
@@ -202,7 +214,9 @@ fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Resolv
     let placement = Placement { device_of: &launch.devices, node_of: &launch.nodes, far: &far };
     let barriers = needed_barriers(&program, &placement);
     insert_launch_barriers(&mut program, &placement, barriers);
-    Ok(program)
+    let executed = without_own_packets(plan, &mut program)?;
+    own_packets::prove(plan, &executed)?;
+    Ok((executed, program))
 }
 
 fn validate_launch_barriers(
@@ -280,12 +294,31 @@ fn schedules(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Vec<RankSchedule
     (0..expected as u32).map(schedule).collect()
 }
 
-/// Validates the output of the passes.
+/// Returns the plan without the own packets that the passes elided, on all ranks the same ones.
+fn without_own_packets_of_ranks<'p>(
+    plan: &'p PlanTree,
+    schedules: &mut [RankSchedule],
+) -> Result<Cow<'p, PlanTree>, ValidationError> {
+    let mut executed = None;
+    for schedule in schedules {
+        let of_rank = without_own_packets(plan, &mut schedule.program)?;
+        if executed.get_or_insert_with(|| of_rank.clone()) != &of_rank {
+            return Err(ValidationError::changed("the whole plan", "ranks elide different packets"));
+        }
+    }
+    let executed = executed.unwrap_or(Cow::Borrowed(plan));
+    own_packets::prove(plan, &executed)?;
+    Ok(executed)
+}
+
+/// Validates the output of the passes, and returns the plan as executed.
 fn validate_schedules(
     plan: &PlanTree,
-    schedules: &[RankSchedule],
+    schedules: &mut [RankSchedule],
     launch: &ProcessLaunch,
-) -> Result<(), ValidationError> {
+) -> Result<PlanTree, ValidationError> {
+    let executed = without_own_packets_of_ranks(plan, schedules)?;
+    let plan = &*executed;
     let written = process::Writer::write(plan, schedules, launch)?;
     // A lasting copy is not that of the next launch, which `process::calls::RING` ensures. Only plans without scratch
     // have such copies, so no other race is allowed here; the remaining ones are checked below.
@@ -309,7 +342,8 @@ fn validate_schedules(
     } else {
         boundaries(&written)?;
     }
-    results::compare(plan, &written)
+    results::compare(plan, &written)?;
+    Ok(written)
 }
 
 /// Fails if a plan needs launch barriers other than those that it has.

@@ -9,6 +9,7 @@ use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::ValidationError;
 use super::openings::{may_be_deferred, may_be_elided};
+use super::own_packets::listed;
 use mscclpp_base::error::path;
 use mscclpp_base::interpret::program::Instr;
 use mscclpp_base::interpret::{Block, Opcode, Operand, ResolvedPlan, Space};
@@ -184,7 +185,8 @@ impl<'p> Reader<'p> {
             return differs("its reduction");
         }
         let (read, written) = (op.kind.source_packets(op.channel), op.kind.dsts().packets);
-        let sides = [(&op.srcs, self.program.srcs(instr), read), (&op.dsts, self.program.dsts(instr), written)];
+        let srcs = listed(op.kind, self.program.srcs(instr));
+        let sides = [(&op.srcs, &srcs[..], read), (&op.dsts, self.program.dsts(instr), written)];
         for (list, operands, packets) in sides {
             let mut expected = Vec::with_capacity(list.len());
             for (position, reference) in list.iter().enumerate() {

@@ -32,6 +32,7 @@ use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::launches::on_nodes;
 use super::operations::{Elided, Item, Reader, resolve};
+use super::own_packets::listed;
 use super::tree::{acquire, copy, in_table, memory_channels, nop, release, remote, semaphore, sync};
 use super::{ProcessLaunch, Sharing, ValidationError};
 use mscclpp_base::error::path;
@@ -271,7 +272,7 @@ impl<'p> Writer<'p> {
         ops: &mut Vec<Op>,
     ) -> Result<(), ValidationError> {
         let Some(instr) = reader.instr(item.at) else { return Err(ValidationError::TooLarge) };
-        let (srcs, dsts) = (reader.program.srcs(instr), reader.program.dsts(instr));
+        let (srcs, dsts) = (listed(instr.kind, reader.program.srcs(instr)), reader.program.dsts(instr));
         let unseen = |operand: &&Operand| self.is_lookup_needed(code.rank, operand);
         if let Some(operand) = srcs.iter().chain(dsts).find(unseen).filter(|_| !instr.accesses_peer_buffers) {
             let place = path(code.rank, code.block, instr.op, instr.kind);
@@ -284,10 +285,10 @@ impl<'p> Writer<'p> {
         };
         let is_switch = |reference: &plan::raw::Operand| matches!(reference.buffer, BufferRef::Switch(_));
         if op.srcs.iter().chain(&op.dsts).any(is_switch) && srcs.iter().chain(dsts).any(is_copied) {
-            return self.switch(code, &op, (srcs, dsts), block, ops);
+            return self.switch(code, &op, (&srcs, dsts), block, ops);
         }
         let kind = op.channel.unwrap_or(ChannelKind::Memory);
-        for (list, operands) in [(&mut op.srcs, srcs), (&mut op.dsts, dsts)] {
+        for (list, operands) in [(&mut op.srcs, &srcs[..]), (&mut op.dsts, dsts)] {
             let mut operands = operands.iter();
             for reference in list.iter_mut() {
                 let members = resolve(self.plan, code, item.op, reference.buffer).map_or(1, |members| members.len());

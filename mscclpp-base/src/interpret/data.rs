@@ -262,11 +262,11 @@ impl<'a> Operands<'_, 'a> {
         let Worker { block, acc, .. } = worker;
         let is_single = self.srcs.len() == 1;
         let mut first = true;
-        // The order of the reference executor: packets as listed, then the plain source; without packets all as listed.
+        // From left to right; `resolve` has put a plain source after packets, as the reference executor combines them.
         let mut number = 0;
         while let Some(src) = self.srcs.get(number) {
+            let (span, at) = self.span(number, offset, n);
             if src.space == Space::Packets {
-                let (span, at) = self.span(number, offset, n);
                 let found = self.launch.load_packets(block, span, at, n);
                 if found == 0 {
                     return 0;
@@ -279,25 +279,17 @@ impl<'a> Operands<'_, 'a> {
                         continue;
                     }
                 }
-                if !is_single {
-                    (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
-                }
-                first = false;
-            }
-            number += 1;
-        }
-        for (number, src) in self.srcs.iter().enumerate() {
-            if src.space != Space::Packets {
-                let (span, at) = self.span(number, offset, n);
+            } else {
                 match span.lines(at as usize, n as usize) {
                     Some(lines) => lines.load_into(block),
                     None => load(block, span, at, n),
                 }
-                if !is_single {
-                    (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
-                }
-                first = false;
             }
+            if !is_single {
+                (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
+            }
+            first = false;
+            number += 1;
         }
         let result: &[Line] = match reducer.finish {
             _ if is_single => block,

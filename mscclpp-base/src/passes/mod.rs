@@ -6,6 +6,7 @@
 //!
 //! | pass | executor | effect |
 //! |---|---|---|
+//! | `elide_own_packets` | processes, CUDA | a rank's own contribution is reduced from where it is, not from packets to itself |
 //! | `elide_opening_handshakes` | processes | signals of the start of a launch between nodes of one rank each, and the waits for them, are elided |
 //! | `defer_opening_waits` | processes | what is sent to a rank of another node precedes the wait for that rank's start |
 //! | `place_in_caller_memory` | processes | own operands that peers do not affect use the caller's memory instead of the copy that peers access |
@@ -44,6 +45,7 @@
 pub mod defer_opening_waits;
 pub mod elide_handshakes;
 pub mod elide_opening_handshakes;
+pub mod elide_own_packets;
 pub mod insert_launch_barriers;
 mod intervals;
 mod openings;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::defer_opening_waits::defer_opening_waits;
 use super::elide_handshakes::elide_handshakes;
 use super::elide_opening_handshakes::elide_opening_handshakes;
+use super::elide_own_packets::elide_own_packets;
 use super::place_in_caller_memory::{Placement, SLOTS, place_in_caller_memory};
 use crate::interpret::ResolvedPlan;
 
@@ -40,8 +41,9 @@ impl RankSchedule {
     /// # Cost
     /// Linear in the operations of all ranks, except for sorting.
     pub fn new(mut program: ResolvedPlan, rank: u32, nodes: &[u32]) -> Self {
+        elide_own_packets(&mut program);
         let is_local = |one: u32, other: u32| nodes.get(one as usize) == nodes.get(other as usize);
-        // First, because elided waits would hide what precedes a signal.
+        // Before the others, because elided waits would hide what precedes a signal.
         // Whether every node has one rank.
         match nodes.iter().collect::<BTreeSet<_>>().len() == nodes.len() {
             true => elide_opening_handshakes(&mut program, nodes),

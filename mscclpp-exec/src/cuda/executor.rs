@@ -18,6 +18,7 @@ use crate::process;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::{Params, ResolvedPlan, resolve};
 use mscclpp_base::message::Message;
+use mscclpp_base::passes::elide_own_packets::elide_own_packets;
 use mscclpp_bootstrap::{Bootstrap, place};
 use mscclpp_cuda::buffer::DeviceBuffer;
 use mscclpp_cuda::capture::refuse_in_capture;
@@ -552,7 +553,8 @@ impl Inner {
         if expected != found {
             return Err(Error::RankCountMismatch { plan: plan.name().to_owned(), expected, found });
         }
-        let program = resolve(plan)?;
+        let mut program = resolve(plan)?;
+        elide_own_packets(&mut program);
         if program.shape.collective.rows && program.is_counted {
             let what = "rows and counts, expected at most one of them on devices".into();
             return Err(Error::InvalidPlan { path: "the whole plan".into(), what });

@@ -23,7 +23,7 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |pass, what: String, plant: Box<dyn Fn(&mut RankSchedule)>| faults.push(Fault { pass, what, plant });
     let (defer, elide, place) = ("defer_opening_waits", "elide_handshakes", "place_in_caller_memory");
-    let open = "elide_opening_handshakes";
+    let (open, own) = ("elide_opening_handshakes", "elide_own_packets");
     for agent in schedule.agents.clone() {
         let code = schedule.program.agents[agent];
         let is_sync = |at: u32| {
@@ -64,6 +64,17 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
                     "an operation does not visit".into(),
                     Box::new(move |s| s.program.instrs[at as usize].accesses_peer_buffers = false),
                 );
+            }
+            let packets = schedule.program.srcs(&instr).iter().map(|src| src.space == Space::Packets);
+            for (number, (one, other)) in packets.clone().zip(packets.skip(1)).enumerate() {
+                if one != other {
+                    let at = instr.operands as usize + number;
+                    add(
+                        own,
+                        "a source in another place".into(),
+                        Box::new(move |s| s.program.operands.swap(at, at + 1)),
+                    );
+                }
             }
             for operand in instr.operands..instr.operands + instr.srcs + instr.dsts {
                 let at = operand as usize;
@@ -128,10 +139,9 @@ fn injected_faults_are_detected() {
             (fault.plant)(&mut schedules[rank as usize]);
             let (planted, found) = kinds.entry(format!("{}: {}", fault.pass, fault.what)).or_default();
             *planted += 1;
-            match validate_schedules(&plan, &schedules, &launch) {
+            match validate_schedules(&plan, &mut schedules, &launch) {
                 Err(_) => *found += 1,
-                Ok(()) => {
-                    let run = process::Writer::write(&plan, &schedules, &launch).expect("it was validated");
+                Ok(run) => {
                     let outcome = ScheduleFuzzer::new(&run).run(1).expect("it is small");
                     assert!(!matches!(outcome, Outcome::Failed(_)), "{name}, {}: {outcome:?}", fault.what);
                 }
@@ -146,6 +156,7 @@ fn injected_faults_are_detected() {
     for kind in [
         ": one more at the start",
         ": one more at the end",
+        ": a source in another place",
         ": an operand moved",
         ": a slot not shared",
         ": no copy out",

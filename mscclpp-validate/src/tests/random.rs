@@ -231,9 +231,9 @@ fn random_plans_run_as_proved() {
         let ranks = plan.ranks.len() as u32;
         let launches = ProcessLaunch::variants(ranks, node);
         let launch = &launches[seed as usize % launches.len()];
-        let all = schedules(&plan, launch).expect("it is a plan");
+        let mut all = schedules(&plan, launch).expect("it is a plan");
         elided += u64::from(all.iter().any(|schedule| schedule.awaited.contains(&true)));
-        validate_schedules(&plan, &all, launch)
+        validate_schedules(&plan, &mut all, launch)
             .unwrap_or_else(|invalid| panic!("seed {seed}, {launch:?}: {invalid}\n{plan:#?}"));
         if !launch.sharing.iter().flatten().any(|&sharing| sharing == Sharing::Lasting) {
             let run = as_run_by_processes(&plan, launch).expect("it is the plan");

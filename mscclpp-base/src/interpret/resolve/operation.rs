@@ -1,7 +1,7 @@
 //! Resolves an operation, and checks that it can be executed.
 
 use mscclpp_core::plan::image::OpView;
-use mscclpp_core::plan::raw::{Flow, Function, OpClass};
+use mscclpp_core::plan::raw::{Flow, Function, OpClass, Packets};
 use mscclpp_core::types::ChannelKind;
 
 use super::{At, BlockTables, Resolver};
@@ -36,6 +36,11 @@ impl Resolver {
         view: &OpView<'_>,
     ) -> Result<bool, Error> {
         let srcs = self.operands(at, of, view, view.srcs(), at.kind.source_packets(view.channel()))?;
+        if at.kind.is_reduce() && at.kind.srcs().packets == Packets::Rest {
+            // The order of the reference executor: packets as listed, then the plain source.
+            let first = self.program.operands.len() - srcs as usize;
+            self.program.operands[first..].rotate_left(1);
+        }
         let dsts = self.operands(at, of, view, view.dsts(), at.kind.dsts().packets)?;
         let instr = self.last();
         (instr.action, instr.srcs, instr.dsts) = (action, srcs, dsts);

@@ -10,6 +10,7 @@ use crate::cuda::tables::Tables;
 use mscclpp_base::interpret::{Params, resolve};
 use mscclpp_base::kernel_tier::KernelTier;
 use mscclpp_base::message::Message;
+use mscclpp_base::passes::elide_own_packets::elide_own_packets;
 use mscclpp_base::passes::insert_launch_barriers::{Placement, insert_launch_barriers, needed_barriers};
 use mscclpp_cuda::jit::Source;
 
@@ -38,6 +39,7 @@ pub fn sources_of_ranks(
     multicast: bool,
 ) -> Result<Vec<Source>, NotSpecialized> {
     let mut program = resolve(plan).map_err(failed)?;
+    elide_own_packets(&mut program);
     let params = Params::new(&program, message, u64::MAX, u64::MAX).map_err(failed)?;
     let device_of: Vec<u32> = (0..program.shape.ranks).collect();
     let node_of = vec![0; device_of.len()];

@@ -35,6 +35,7 @@ use mscclpp_base::interpret::{Params, ResolvedPlan, resolve};
 use mscclpp_base::kernel_tier::KernelTier;
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::AccumType;
+use mscclpp_base::passes::elide_own_packets::elide_own_packets;
 use mscclpp_cuda::abi;
 use mscclpp_cuda::device::{Compilation, Device, Function};
 use mscclpp_cuda::jit::{Source, type_names};
@@ -280,7 +281,8 @@ fn note<T>(program: &ResolvedPlan, kernel: &Result<T, NotSpecialized>) {
 /// # Errors
 /// [`NotSpecialized::TooLarge`]; [`NotSpecialized::Failed`] if the plan cannot be prepared.
 pub fn specialized_source(plan: &Plan, message: Message) -> Result<(Source, Vec<u32>), NotSpecialized> {
-    let program = resolve(plan).map_err(failed)?;
+    let mut program = resolve(plan).map_err(failed)?;
+    elide_own_packets(&mut program);
     let params = Params::new(&program, message, u64::MAX, u64::MAX).map_err(failed)?;
     let numbers: Vec<u32> = (0..program.agents.len() as u32).collect();
     let blocks = Tables::blocks(&program, &numbers, &program.proxies);

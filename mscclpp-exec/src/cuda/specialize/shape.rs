@@ -30,8 +30,9 @@ pub(super) struct Op {
     pub(super) body: u32,
     pub(super) unit: u64,
     pub(super) size: u32,
-    /// Whether each source, and each destination, is packets.
-    pub(super) packet_srcs: Vec<bool>,
+    /// Whether sources are packets: in a reduction all but one, at a position that differs between ranks.
+    pub(super) packet_srcs: bool,
+    /// Whether each destination is packets.
     pub(super) packet_dsts: Vec<bool>,
 }
 
@@ -133,11 +134,12 @@ fn ops_of(program: &ResolvedPlan, agent: &abi::Block, switched: &[Vec<bool>; 2])
                 (index, of) => Slice::Of(index, of),
             },
             // A count is that of a rank, and read from the instruction.
-            count: if is_counted { 0 } else { count },
+            // That of a reduction says which sources are packets.
+            count: if is_counted || opcode == abi::Opcode::REDUCE { 0 } else { count },
             body: if is_counted { 0 } else { body },
             unit,
             size,
-            packet_srcs: program.srcs(instr)[(instr.srcs - srcs) as usize..].iter().map(packets).collect(),
+            packet_srcs: program.srcs(instr).iter().any(packets),
             packet_dsts: program.dsts(instr).iter().map(packets).collect(),
         }
     });

@@ -229,10 +229,10 @@ impl Writer<'_> {
             Opcode::PORT => format!("port_aligned<false>(launch, {first}, "),
             Opcode::PORT_FORWARD => format!("port_aligned<true>(launch, {first}, "),
             // `REDUCE`: `is_supported` holds for no other opcode that is left.
-            _ => match (mask(&op.packet_srcs), mask(&op.packet_dsts)) {
-                (0, 0) => format!("reduce_aligned<{combined}>({first}, "),
-                (from, to) => format!("reduce_packets_aligned<{combined}, {from}ull, {to}ull>(launch, {first}, "),
-            },
+            _ if op.packet_srcs => {
+                format!("reduce_packets_aligned<{combined}, {}ull>(launch, {first}, ", mask(&op.packet_dsts))
+            }
+            _ => format!("reduce_aligned<{combined}>({first}, "),
         }
     }
 }
