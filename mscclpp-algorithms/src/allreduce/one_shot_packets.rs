@@ -9,8 +9,8 @@ use crate::builtin::{BuiltinAlgorithm, Param};
 ///
 /// In place or not, two ranks or more, a group of `group` thread blocks. Without handshakes, so it needs double
 /// scratch. It has the lowest latency, for messages so small that only latency matters. Every element is reduced in the
-/// order of ranks: a rank packs its own input as well, and unpacks that of the last rank, because the plain operand of a
-/// reduction follows its packets.
+/// order of ranks: in the plan a rank packs its own input as well, and unpacks that of the last rank, because the plain operand
+/// of a reduction follows its packets. Executors of processes and devices elide both.
 #[collective(AllReduce, ranks = [2, 4, 8], params(group = [1]), protocol = LL, double_scratch, crate = mscclpp_core)]
 pub fn allreduce_one_shot_packets(p: &Program, group: usize) {
     let ranks = p.num_ranks();

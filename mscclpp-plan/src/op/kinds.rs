@@ -261,8 +261,7 @@ pub enum Transfer {
     CopyCounted,
     /// Every row of plain source 0 to plain destination 0.
     RowNorm,
-    /// Packet sources from left to right, then plain ones, into all destinations. With one plain source this is a
-    /// broadcast.
+    /// All sources from left to right, into all destinations. With one plain source this is a broadcast.
     Reduce,
 }
 
