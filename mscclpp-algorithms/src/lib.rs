@@ -123,8 +123,15 @@ pub fn counted() -> &'static [BuiltinAlgorithm] {
 }
 
 /// The algorithms that normalize rows, whose operands launches pass.
-static NORMS: &[BuiltinAlgorithm] =
-    &[norm::one_shot::ENTRY, norm::two_shot::ENTRY, norm::scatter::ENTRY, norm::reduce_scatter::ENTRY];
+static NORMS: &[BuiltinAlgorithm] = &[
+    norm::one_shot::ENTRY,
+    norm::pull::ENTRY,
+    norm::two_shot::ENTRY,
+    norm::scatter::ENTRY,
+    norm::reduce_scatter::ENTRY,
+    norm::all_gather_packets::ENTRY,
+    norm::all_gather::ENTRY,
+];
 
 /// Returns the algorithms that normalize rows, whose operands launches pass; [`all`] does not contain them.
 pub fn norms() -> &'static [BuiltinAlgorithm] {

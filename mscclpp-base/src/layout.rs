@@ -155,6 +155,15 @@ impl Layout {
         })
     }
 
+    /// Returns the bytes of the rows that a rank's row norms may write, and those before them in its output: of all of the
+    /// output, or of the rank's own part of an all-gather.
+    pub fn normalized_rows(&self, kind: CollectiveKind, rank: u32) -> (u64, u64) {
+        match kind {
+            CollectiveKind::AllGather => (self.input.len, u64::from(rank) * self.input.len),
+            _ => (self.output.len, 0),
+        }
+    }
+
     /// Returns the bytes of `chunks` chunks of scratch.
     pub fn scratch(&self, chunks: u32) -> Option<u64> {
         self.stride.checked_mul(u64::from(chunks)).filter(|&bytes| bytes <= MOST / 4)
@@ -196,7 +205,8 @@ fn check_rows(shape: &Shape, message: &Message) -> Result<u64, RowsError> {
     if bytes == 0 || !bytes.is_multiple_of(VECTOR as u64) {
         return Err(RowsError::Length { hidden, dtype });
     }
-    let parts = if shape.collective.kind == CollectiveKind::ReduceScatter { u64::from(shape.ranks) } else { 1 };
+    let has_parts = matches!(shape.collective.kind, CollectiveKind::ReduceScatter | CollectiveKind::AllGather);
+    let parts = if has_parts { u64::from(shape.ranks) } else { 1 };
     match hidden.checked_mul(parts) {
         Some(all) if message.count.is_multiple_of(all) => Ok(bytes),
         _ => Err(RowsError::Count { count: message.count, hidden, parts }),

@@ -1,8 +1,8 @@
 //! Plans that normalize rows ([`Collective::rows`](mscclpp_plan::collective::Collective::rows)).
 //!
 //! A row norm reads whole rows and writes rows of the same numbers. What it computes depends on operands that the caller
-//! passes to the launch, which have a row for every row of the rank's output: no other operation accesses them, so only
-//! the row norms of the rank have to be kept apart.
+//! passes to the launch, which have a row for every row of the rank's output, in an all-gather of its own part: no other
+//! operation accesses them, so only the row norms of the rank have to be kept apart.
 //!
 //! # What is proved, and where
 //!
@@ -11,11 +11,14 @@
 //! 2. *A row is complete before it is read.* Any thread reads any byte of the rows of its block, so the rule `race` takes the
 //!    threads of a row norm for unknown ([`Grain::Row`](mscclpp_plan::raw::Grain::Row)): an access of the same block to the
 //!    same bytes is ordered by a block sync only (M0210). What other blocks wrote is ordered as everywhere.
-//! 3. *The value.* The source is the reduction of all ranks, each once, and the result is moved only: rule `dataflow`, in
-//!    which a normalized value is neither an input nor a sum (M0214, M0235).
+//! 3. *The value.* The source is the reduction of all ranks, each once; in an all-gather, whose rows are complete, the input
+//!    of the rank. The result is moved only: rule `dataflow`, in which a normalized value is neither an input nor a sum (M0214,
+//!    M0235). A custom collective states its sources with `expect`; without that, only that a normalized row is not
+//!    computed with is proved, and a warning (M0226) says so.
 //! 4. *Aliases.* A rank normalizes a row of its output at most once per launch, by one thread block (M0234). So the residual of a
 //!    row may be replaced in place; and where the destination is also an input, other ranks have read it (M0210).
-//! 5. *Every number of rows*, also none: rows are units, and no rule assumes a number of them.
+//! 5. *Every number of rows*, also none: rows are units, and no rule assumes a number of them. In a custom collective, whose
+//!    chunks may have other numbers at the source than at the destination, a source is not the shorter one (M0227).
 
 use std::collections::BTreeMap;
 
@@ -46,10 +49,13 @@ pub(super) fn check(view: View) -> Diagnostics {
         }
     });
     let kind = plan.collective.kind;
-    if plan.collective.rows && !kind.is_reduction() {
-        let message = format!("a plan with rows is of the collective {}, whose outputs are no reductions", kind.name());
+    let is_custom = matches!(kind, CollectiveKind::Custom { .. });
+    if plan.collective.rows && !kind.is_reduction() && !is_custom && kind != CollectiveKind::AllGather {
+        let message =
+            format!("a plan with rows is of the collective {}, whose results are not normalized", kind.name());
         let finding = Diagnostic::new(Code::SplitRow, Site::None, message);
-        found.push(finding.help("use `AllReduce`, `ReduceScatter` or `Reduce`, or remove `rows`"));
+        let help = "use `AllReduce`, `ReduceScatter`, `Reduce`, `AllGather` or `Custom`, or remove `rows`";
+        found.push(finding.help(help));
     }
     if let (true, Some(at)) = (plan.reductions().contains(&ReduceOp::Avg), norms.first()) {
         let message = format!("{} normalizes a sum that is divided when the launch ends", at.display_name(plan));
@@ -70,6 +76,22 @@ pub(super) fn check(view: View) -> Diagnostics {
     // By rank, the rows that a norm writes.
     let mut written: BTreeMap<u32, Vec<(Rows, LocatedOp)>> = BTreeMap::new();
     for at in norms {
+        let pairs = at.op.srcs.iter().zip(&at.op.dsts);
+        for (src, dst) in pairs.filter(|_| is_custom) {
+            let is_callers = src.local_buffer().is_some_and(|buffer| buffer != BufferKind::Scratch);
+            let (from, to) = (at.range(src), at.range(dst));
+            if is_callers && from.index > to.index && found.len() < MAX_FINDINGS {
+                let message = format!(
+                    "{} ({}) normalizes rows of chunk {} into chunk {}, which has more rows where chunks are short",
+                    at.display_name(plan),
+                    at.agent(),
+                    from.index,
+                    to.index
+                );
+                let finding = Diagnostic::new(Code::ShortChunk, at.operand_site(plan, src), message);
+                found.push(finding.help("copy the chunk to scratch, and normalize that"));
+            }
+        }
         for dst in &at.op.dsts {
             let is_whole = plan.collective.in_place && kind != CollectiveKind::ReduceScatter;
             let is_output = match dst.local_buffer() {
@@ -84,9 +106,29 @@ pub(super) fn check(view: View) -> Diagnostics {
                 continue;
             }
             let (range, rank) = (at.range(dst), at.rank as u32);
-            let (_, start) = canonical_buffer(plan, rank, BufferKind::Output, range.index);
+            let buffer = match dst.local_buffer() {
+                Some(buffer) if kind == CollectiveKind::AllGather => buffer,
+                _ => BufferKind::Output,
+            };
+            let (_, start) = canonical_buffer(plan, rank, buffer, range.index);
             let slice = at.op.slice.map_or((1, 0), |slice| (slice.count, slice.index));
             let rows = Rows { start, end: start.saturating_add(range.size), slice };
+            // The operands of an all-gather have the rows of the rank's own part.
+            let part = plan.ranks[at.rank].output_chunks / (plan.ranks.len() as u32).max(1);
+            let own = rank.saturating_mul(part)..rank.saturating_add(1).saturating_mul(part);
+            if kind == CollectiveKind::AllGather && (rows.start < own.start || rows.end > own.end) {
+                let message = format!(
+                    "{} ({}) normalizes rows of output chunk {}, expected one of the rank's own part, {}..{}",
+                    at.display_name(plan),
+                    at.agent(),
+                    if rows.start < own.start { rows.start } else { rows.start.max(own.end) },
+                    own.start,
+                    own.end
+                );
+                let finding = Diagnostic::new(Code::RepeatedNorm, at.operand_site(plan, dst), message);
+                found.push(finding.help("normalize rows on the rank whose input has them, and gather the results"));
+                continue;
+            }
             written.entry(rank).or_default().push((rows, at));
         }
     }

@@ -40,10 +40,12 @@ impl Checks {
             return Diagnostics::default();
         }
         if plan.expectations.is_empty() && plan.ranks.iter().any(|rank| rank.output_chunks > 0) {
-            let message = format!(
-                "custom collective `{}` states no expectations about its outputs, so no result is proved",
-                plan.name
-            );
+            let what = match plan.collective.rows {
+                true => "it is not proved which inputs the normalized rows have, and that every row is normalized",
+                false => "no result is proved",
+            };
+            let message =
+                format!("custom collective `{}` states no expectations about its outputs, so {what}", plan.name);
             return warning(message).into();
         }
         let expected = plan.expectations.iter().map(|one| (one.rank, one.chunk, one.len));

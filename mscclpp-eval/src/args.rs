@@ -143,7 +143,7 @@ pub(crate) const ARGUMENTS: &[Argument] = arguments! {
     "reuse_resources" "reuse_resources" "Launches of all sizes share one scratch pool. Off unless given." => flag!(base.reuse_resources);
     "double_scratch" "double_scratch" "Launches alternate between two halves of scratch. Off unless given." => flag!(base.double_scratch);
     "dividing" "dividing" "The collective takes dividing counts only: the bytes of a rank's part are a multiple of its chunks, each a multiple of the alignment and, with packets, of 8 bytes. Other counts are an error of the call. Off unless given." => flag!(base.collective.dividing);
-    "rows" "rows" "A message consists of rows, which no chunk divides, and `row_norm` normalizes the results of an all-reduce, reduce-scatter or reduce. Off unless given." => flag!(base.collective.rows);
+    "rows" "rows" "A message consists of rows, which no chunk divides, and `row_norm` normalizes the results of a reduction, the parts of an all-gather, or chunks of a custom collective. Off unless given." => flag!(base.collective.rows);
     "buffer_alignment" "buffer_alignment = 16" "Granularity of chunk boundaries, in bytes. 16 unless given; 1 for `AllToAllV` and `Custom`, whose chunks are exact to the element (with packets, to 8 bytes)." => number!(FROM_ONE, base.buffer_alignment);
     "check" "check = full, basic or off" "How much of the plan is checked. `full` unless given." => |attribute, reader, given| {
         if let Some(index) = reader.word(given, &["full", "basic", "off"]) {

@@ -5,7 +5,11 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_base::error::RowsError;
 use mscclpp_base::random::Random;
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::OpKind;
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::types::{BufferKind, Protocol};
 use mscclpp_exec::__half::{bf16, f16};
 use mscclpp_exec::cpu::{Executor, Options, PreparedPlan, Schedule};
 use mscclpp_exec::{AccumType, E4m3, Element, Error, Message, RowNorm};
@@ -149,8 +153,8 @@ pub(crate) fn plans(name: &str, ranks: u32) -> Vec<Plan> {
     let variants = [1, 3].map(|blocks| {
         let mut spec = algorithm.spec(ranks, ranks);
         spec.collective.in_place = false;
-        let arguments = if name == "allreduce_norm_one_shot" { vec![blocks] } else { vec![] };
-        if arguments.is_empty() {
+        let arguments = if algorithm.arguments([]).is_ok_and(|list| list.len() == 1) { vec![blocks] } else { vec![] };
+        if arguments.is_empty() && name != "allreduce_norm_pull" {
             spec.collective.chunk_factor = blocks as u32;
         }
         algorithm.plan(spec, &arguments).unwrap_or_else(|error| panic!("{name}, {ranks} ranks: {error}"))
@@ -158,7 +162,8 @@ pub(crate) fn plans(name: &str, ranks: u32) -> Vec<Plan> {
     variants.into()
 }
 
-const ALL_REDUCES: [&str; 3] = ["allreduce_norm_one_shot", "allreduce_norm_two_shot", "allreduce_norm_scatter"];
+const ALL_REDUCES: [&str; 4] =
+    ["allreduce_norm_one_shot", "allreduce_norm_pull", "allreduce_norm_two_shot", "allreduce_norm_scatter"];
 
 /// Returns rows `part` of what a rank has.
 fn part<T: Float>(all: &Found<T>, rows: std::ops::Range<usize>, hidden: usize) -> Found<T> {
@@ -226,6 +231,57 @@ fn reduce_scatter_normalizes_the_part_of_each_rank() {
             let mut prepared = Executor::new(ranks).prepare(&plan, message).expect("a plan");
             for (rank, found) in case.launch(&mut prepared).into_iter().enumerate() {
                 assert_eq!(found, part(&expected, rank * per_rank..(rank + 1) * per_rank, hidden), "rank {rank}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_gather_normalizes_the_rows_of_each_rank() {
+    for (ranks, per_rank, hidden) in [(2, 0, 8), (2, 3, 40), (3, 1, 8), (3, 10, 24), (5, 2, 136), (8, 5, 1032)] {
+        let own: Vec<_> = (0..ranks).map(|rank| Case::<bf16>::random(1, per_rank, hidden, rank.into())).collect();
+        let expected: Vec<_> = own.iter().map(Case::expected).collect();
+        let all: Vec<bf16> = expected.iter().flat_map(|found| found.normed.clone()).collect();
+        for (name, in_place) in [("allgather_norm", false), ("allgather_norm", true), ("allgather_norm_packets", true)]
+        {
+            let algorithm = algorithms::find(name).expect("an algorithm");
+            for plan in plans(name, ranks) {
+                let mut spec = algorithm.spec(ranks, ranks);
+                spec.collective.in_place = in_place;
+                let plan =
+                    if in_place { algorithm.plan(spec, &algorithm.arguments([]).unwrap()).unwrap() } else { plan };
+                let message = Message::rows::<bf16>(per_rank * ranks as usize, hidden);
+                let options =
+                    Options::default().schedule(Schedule::Seeded(ranks.into())).workers(Some(2)).parallel_from(0);
+                let mut prepared = Executor::with_options(ranks, options).prepare(&plan, message).expect("a plan");
+                prepared.scramble_scratch(1);
+                let mut found: Vec<_> = own.iter().map(|case| case.nothing(per_rank)).collect();
+                let mut outputs = vec![vec![bf16::ZERO; all.len()]; ranks as usize];
+                let inputs: Vec<_> = own.iter().map(|case| case.inputs[0].clone()).collect();
+                let norms: Vec<_> = found
+                    .iter_mut()
+                    .zip(&own)
+                    .map(|(found, case)| {
+                        let Found { sums, quantized, scales, .. } = found;
+                        let norm = RowNorm::new(case.eps).bias(case.bias).gamma(&case.gamma).residual(&case.residual);
+                        norm.residual_out(sums).quantized_by_row(quantized, scales)
+                    })
+                    .collect();
+                if in_place {
+                    for (rank, output) in outputs.iter_mut().enumerate() {
+                        output[rank * per_rank * hidden..][..per_rank * hidden].copy_from_slice(&inputs[rank]);
+                    }
+                    prepared.launch_rows_in_place(&mut outputs, norms).expect("a launch");
+                } else {
+                    prepared.launch_rows(&inputs, &mut outputs, norms).expect("a launch");
+                }
+                for (rank, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                    let text =
+                        format!("{name}, rank {rank} of {ranks}, {per_rank} rows of {hidden}, in place: {in_place}");
+                    assert_eq!(outputs[rank], all, "{text}");
+                    let expected = (&expected.sums, &expected.quantized, &expected.scales);
+                    assert_eq!((&found.sums, &found.quantized, &found.scales), expected, "{text}");
+                }
             }
         }
     }
@@ -358,6 +414,80 @@ fn zeros_keep_their_signs_and_quantization_saturates() {
     assert_eq!(quantized[1].map(E4m3::to_f32), [448.0, 16.0, 20.0, -448.0, 0.0, 0.0, 0.0, 0.0]);
 }
 
+/// A custom collective: both ranks normalize the sums of the first of two chunks of both of them.
+fn custom_plan() -> Plan {
+    let mut spec = AlgoSpec::new("custom_rows", CollectiveKind::Custom { input: 2, output: 1 }, 2);
+    (spec.collective.rows, spec.double_scratch) = (true, true);
+    spec.protocol = Protocol::LL;
+    let program = Program::new(spec);
+    let (first, second, scratch) = (program.rank(0), program.rank(1), program.rank(1).scratch(1));
+    let own = first.scratch(1);
+    first.memory_channel(second).put_packets(scratch.chunk(0), first.input().chunk(0), 0);
+    second.memory_channel(first).put_packets(own.chunk(0), second.input().chunk(0), 0);
+    for (rank, other) in [(first, own), (second, scratch)] {
+        let sum = rank.output().chunk(0);
+        rank.reduce_packets(rank.input().chunk(0), [other.chunk(0)], 0).to(sum);
+        rank.row_norm(sum, sum, 0);
+        program.expect(rank.output().chunk(0), [first.input().chunk(0), second.input().chunk(0)]);
+    }
+    let tree = mscclpp_core::compile_tree(program, &mscclpp_core::check::Checks::default()).expect("a right plan");
+    Plan::new(&tree)
+}
+
+#[test]
+fn custom_collectives_normalize_rows() {
+    let plan = custom_plan();
+    // The larger buffer, the input, has two chunks: of an odd number of rows, the second one is shorter.
+    for (rows, hidden) in [(0, 8), (1, 24), (2, 8), (6, 136), (7, 8)] {
+        let message = Message::rows::<bf16>(rows, hidden);
+        let mut prepared = Executor::new(2).prepare(&plan, message).expect("a plan");
+        let own = prepared.output_len() / hidden;
+        assert_eq!(own, rows.div_ceil(2));
+        let case = Case::<bf16>::random(2, rows, hidden, rows as u64);
+        let expected = case.part(0..own).expected();
+        let mut found = vec![case.nothing(own); 2];
+        let (mut norms, mut outputs) = (Vec::new(), Vec::new());
+        for Found { normed, sums, quantized, scales } in &mut found {
+            let norm = RowNorm::new(case.eps).bias(case.bias).gamma(&case.gamma);
+            let norm = norm.residual(&case.residual[..own * hidden]).residual_out(sums);
+            norms.push(norm.quantized_by_row(quantized, scales));
+            outputs.push(&mut normed[..]);
+        }
+        prepared.launch_rows(&case.inputs, &mut outputs, norms).expect("a launch");
+        assert!(found.iter().all(|found| *found == expected), "{rows} rows of {hidden}");
+    }
+    let mut prepared = Executor::new(2).prepare(&plan, Message::rows::<f32>(5, 8)).expect("a plan");
+    let verifier = mscclpp_exec::verify::Verifier::new(&prepared, 3);
+    let mut buffers = prepared.buffers().expect("memory");
+    verifier.fill(&mut buffers);
+    prepared.launch_buffers_normalized(&mut buffers, mscclpp_exec::verify::ROW_EPS).expect("a launch");
+    let report = verifier.check(&buffers);
+    assert!(report.is_correct() && report.checked == 48, "{report}");
+    buffers.output_mut(1)[7] ^= 0x40;
+    assert_eq!(verifier.check(&buffers).wrong, 1);
+}
+
+/// Resolved plans are checked again: what was not proved does not access operands that the caller has not passed.
+#[test]
+fn norms_of_rows_without_operands_are_rejected_without_checks() {
+    let gather = algorithms::find("allgather_norm_packets").expect("an algorithm");
+    let mut tree = gather.compile_tree(gather.spec(2, 2), &[1]).expect("a plan");
+    let ops = &mut tree.ranks[0].blocks[0].ops;
+    let norm = ops.iter_mut().find(|op| op.kind == OpKind::RowNorm).expect("a norm");
+    norm.dsts[0].index = 1;
+    let found = Executor::new(2).prepare(&Plan::new(&tree), Message::rows::<f32>(2, 8));
+    assert!(
+        matches!(&found, Err(Error::InvalidPlan { what, .. }) if what.contains("expected one of 0..1")),
+        "{found:?}"
+    );
+
+    let mut tree = custom_plan().tree();
+    let norm = tree.ranks[1].blocks[0].ops.iter_mut().find(|op| op.kind == OpKind::RowNorm).expect("a norm");
+    norm.srcs[0] = mscclpp_core::plan::raw::Operand::local(BufferKind::Input, 1, 1);
+    let found = Executor::new(2).prepare(&Plan::new(&tree), Message::rows::<f32>(2, 8));
+    assert!(matches!(&found, Err(Error::InvalidPlan { what, .. }) if what.contains("which is longer")), "{found:?}");
+}
+
 #[test]
 fn scatter_normalizes_each_row_on_one_rank() {
     let case = Case::<bf16>::random(8, 3, 16, 3);
@@ -381,7 +511,7 @@ fn scatter_normalizes_each_row_on_one_rank() {
 
 #[test]
 fn residual_may_be_replaced_in_place() {
-    for name in ALL_REDUCES {
+    for name in ALL_REDUCES.into_iter().filter(|name| *name != "allreduce_norm_pull") {
         let case = Case::<bf16>::random(2, 4, 24, 5);
         let algorithm = algorithms::find(name).expect("an algorithm");
         let mut spec = algorithm.spec(2, 2);
@@ -449,8 +579,13 @@ fn every_algorithm_reduces_in_the_order_of_ranks() {
     for algorithm in algorithms::norms() {
         for ranks in [2, 3, 8] {
             let tree = algorithm.compile_tree(algorithm.spec(ranks, ranks), &algorithm.arguments([]).unwrap()).unwrap();
+            if !algorithm.kind().is_reduction() {
+                continue;
+            }
             let order = mscclpp_core::check::reduction_order(&tree).expect("a reduction");
-            assert!(order.is_rank_order, "{}", algorithm.name());
+            // The sum of two does not depend on their order.
+            let is_pull_of_two = algorithm.name() == "allreduce_norm_pull" && ranks == 2;
+            assert!(order.is_rank_order || is_pull_of_two, "{}", algorithm.name());
         }
     }
 }

@@ -87,7 +87,8 @@ impl<'p> Oracle<'p> {
             K::ReduceScatter => sum(mine(tables.outputs)),
             K::AllGather => {
                 let part = u64::from(tables.outputs / ranks).max(1) * size;
-                token(launch, (cell / part) as u32, cell % part)
+                let row = token(launch, (cell / part) as u32, cell % part);
+                if self.plan.collective.rows { normalized(row) } else { row }
             }
             K::AllToAll | K::AllToAllV => {
                 let part = u64::from(tables.outputs / ranks).max(1) * size;
@@ -114,12 +115,13 @@ impl<'p> Oracle<'p> {
             stated.rank == rank && chunk.checked_sub(stated.chunk).is_some_and(|i| i < stated.len)
         };
         let stated = self.plan.expectations.iter().find(covers).filter(|_| self.reductions.iter().all(is_once))?;
-        stated.inputs.iter().try_fold(0_u64, |sum, (from, first)| {
+        let sum = stated.inputs.iter().try_fold(0_u64, |sum, (from, first)| {
             let cell = u64::from(first + chunk - stated.chunk) * size + cell % size;
             let tables = program.ranks.get(*from as usize)?;
             let is_padding = program.is_padding(tables.input + cell as u32);
             Some(if is_padding { sum } else { sum.wrapping_add(token(launch, *from, cell)) })
-        })
+        })?;
+        Some(if self.plan.collective.rows { normalized(sum) } else { sum })
     }
 
     fn chunk(&self, launch: u32) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::check::check;
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::raw::{OpKind, PlanTree};
+use mscclpp_core::plan::raw::{OpClass, OpKind, PlanTree};
 use mscclpp_fuzz::ScheduleFuzzer;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -87,6 +87,15 @@ fn without_block_syncs(plan: &PlanTree) -> Vec<PlanTree> {
                         |at: usize| body.ops[at].kind == OpKind::Nop && (is_norm(at + 1) || at > 0 && is_norm(at - 1));
                     if let Some(sync) = (0..body.ops.len()).find(|at| is_sync(*at)) {
                         body.ops.remove(sync);
+                        // Another one, before the next operation on data, would take its place.
+                        let rest = &body.ops[sync..];
+                        let end = rest.iter().position(|op| matches!(op.kind.class(), OpClass::Data(..)));
+                        let end = sync + end.unwrap_or(rest.len());
+                        let mut at = 0;
+                        body.ops.retain(|op| {
+                            at += 1;
+                            op.kind != OpKind::Nop || !(sync + 1..=end).contains(&at)
+                        });
                         mutants.push(mutant);
                     }
                     continue;

@@ -107,8 +107,8 @@ pub struct Collective {
     /// alignment units, whole elements and, with packets, whole packets of 8 bytes, so that nothing is padded. Other
     /// counts are an error where it is launched.
     pub dividing: bool,
-    /// Whether a message consists of rows, which no chunk divides, and the results of the reduction are normalized row by
-    /// row: then a launch has the residual, gamma and other operands of `row_norm`.
+    /// Whether a message consists of rows, which no chunk divides, and the results are normalized row by row: then a launch
+    /// has the residual, gamma and other operands of `row_norm`.
     pub rows: bool,
 }
 

@@ -1,5 +1,6 @@
 //! Runs two plans on the same data and compares every element of inputs and outputs.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::PlanTree;
 
@@ -88,13 +89,14 @@ fn row_results(mut run: PreparedPlan) -> Result<Vec<RankRows>, Error> {
     let mut list = |len: usize| (0..len).map(|_| (random.next() % 256) as f32 - 128.0).collect::<Vec<f32>>();
     let (input, output) = (run.input_len(), run.output_len());
     let is_in_place = run.collective().in_place;
+    let own = if run.collective().kind == CollectiveKind::AllGather { input } else { output };
     let mut ranks: Vec<RankRows> = (0..run.num_ranks())
         .map(|_| RankRows {
             input: list(if is_in_place { input.max(output) } else { input }),
             output: list(if is_in_place { 0 } else { output }),
-            residual: list(output),
-            quantized: vec![E4m3(0); output],
-            scales: vec![0.0; output / HIDDEN],
+            residual: list(own),
+            quantized: vec![E4m3(0); own],
+            scales: vec![0.0; own / HIDDEN],
         })
         .collect();
     for _ in 0..2 {

@@ -41,7 +41,7 @@ pub enum RowsError {
         count: u64,
         /// Elements of a row.
         hidden: u64,
-        /// Parts of the message: one for each rank in a reduce-scatter, otherwise one.
+        /// Parts of the message: one for each rank in a reduce-scatter and an all-gather, otherwise one.
         parts: u64,
     },
     /// An operand of the row norm has the wrong length.
@@ -64,12 +64,26 @@ pub enum RowsError {
         /// The scale, as text.
         scale: String,
     },
+    /// Another number of a row norm is not one that it accepts.
+    #[error("{number} of rank {rank} is {found}, expected {expected}")]
+    Number {
+        /// The rank.
+        rank: u32,
+        /// Which one.
+        number: &'static str,
+        /// The number, as text.
+        found: String,
+        /// What it accepts.
+        expected: &'static str,
+    },
 }
 
 impl RowsError {
     pub(super) const fn code(&self) -> Code {
         match self {
-            Self::Mode { .. } | Self::Type { .. } | Self::Operand { .. } | Self::Scale { .. } => Code::WrongBuffers,
+            Self::Mode { .. } | Self::Type { .. } | Self::Operand { .. } | Self::Scale { .. } | Self::Number { .. } => {
+                Code::WrongBuffers
+            }
             Self::Length { .. } | Self::Count { .. } => Code::IndivisibleCount,
         }
     }
@@ -80,15 +94,16 @@ impl RowsError {
             Self::Mode { .. } => "prepare it with `Message::of`, and launch it with `launch`".into(),
             Self::Type { .. } => "convert the rows, or reduce them and normalize the result separately".into(),
             Self::Length { .. } => "pad the rows with zeros, or reduce them and normalize the result separately".into(),
-            Self::Count { .. } => "pass whole rows; in a reduce-scatter, a multiple of the number of ranks".into(),
-            Self::Operand { .. } => "pass as many elements as the rows of the output require".into(),
+            Self::Count { .. } => "pass whole rows; in a reduce-scatter or an all-gather, a multiple of the number of ranks".into(),
+            Self::Operand { .. } => "pass as many elements as the rows of the output require; in an all-gather, those of the rank's own part".into(),
+            Self::Number { .. } => "pass a number such as 1e-6 for eps, and 0 or 1 for the bias".into(),
             Self::Scale { .. } => "pass the number by which dequantized values are multiplied".into(),
         }
     }
 
     pub(super) const fn rank(&self) -> Option<u32> {
         match self {
-            Self::Operand { rank, .. } | Self::Scale { rank, .. } => Some(*rank),
+            Self::Operand { rank, .. } | Self::Scale { rank, .. } | Self::Number { rank, .. } => Some(*rank),
             _ => None,
         }
     }

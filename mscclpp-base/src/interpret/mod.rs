@@ -43,5 +43,5 @@ pub use params::{Params, SLICES};
 pub use program::{Block, Opcode, Operand, ResolvedPlan, Space, Transfer};
 pub use remote::Remote;
 pub use resolve::resolve;
-pub use rows::{ROW_SLICES, RowCall, RowCalls, RowLengths, RowNorm, row_slice};
+pub use rows::{ROW_SLICES, RowCall, RowCalls, RowForm, RowLengths, RowNorm, row_slice};
 pub use state::AgentState;

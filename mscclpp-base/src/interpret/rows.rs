@@ -3,14 +3,15 @@
 //! The operands are memory of one rank, which no operation but its row norms accesses. The plan says which rows of the
 //! output a norm writes, each once; the rows of the operands have the same numbers.
 
+use std::fmt;
+
 use super::data::{BLOCK, load, store};
 use super::launch::{Launch, Progress, Window, Worker};
 use super::params::SLICES;
-use super::program::{Instr, ResolvedPlan};
+use super::program::{Instr, ResolvedPlan, Space};
 use super::state::AgentState;
 use crate::dtype::{E4m3, Element};
 use crate::error::{Error, RowsError};
-use crate::layout::View;
 use crate::memory::{Loan, Span};
 use crate::numeric::row_norm::{PARTIALS, RowFunctions, VECTOR, inverse, row_scale, take_sum};
 use crate::numeric::zeroed;
@@ -18,7 +19,7 @@ use crate::numeric::zeroed;
 /// The row norm of a launch on one rank: residual, gamma and what is written besides the output.
 ///
 /// The output receives normalized rows, or with [`add_only`](Self::add_only) the sums with the residual. All operands
-/// except gamma have a row, or a scale, for every row of the rank's output.
+/// except gamma have a row, or a scale, for every row of the rank's output; in an all-gather, of its own part.
 ///
 /// ```
 /// use mscclpp_exec::RowNorm;
@@ -45,7 +46,7 @@ enum Scale<'a> {
 }
 
 impl<'a, T: Element> RowNorm<'a, T> {
-    /// Creates a norm without residual and gamma; `eps` is added to the mean of the squares.
+    /// Creates a norm without residual and gamma; `eps`, which is not negative, is added to the mean of the squares.
     pub const fn new(eps: f32) -> Self {
         let (eps, bias) = (Some(eps), 0.0);
         Self { eps, bias, gamma: None, residual: None, residual_out: None, in_place: false, quantized: None }
@@ -105,12 +106,19 @@ impl<'a, T: Element> RowNorm<'a, T> {
         self
     }
 
-    /// Returns the parameters and the operands of a rank's norm.
+    /// Returns what all ranks pass equally.
+    #[doc(hidden)]
+    pub fn form(&self) -> RowForm {
+        let has_residual = self.residual.is_some() || self.in_place;
+        RowForm::new(self.eps, self.bias, self.gamma.is_some(), has_residual)
+    }
+
+    /// Returns the parameters and the operands of a rank's norm, whose rows have some bytes.
     ///
     /// # Errors
-    /// [`RowsError::Operand`], [`RowsError::Scale`].
+    /// [`RowsError::Operand`], [`RowsError::Scale`], [`RowsError::Number`].
     #[doc(hidden)]
-    pub fn lend(self, rank: u32, output: &View, hidden: u64) -> Result<(RowCall, [Loan<'a>; ROW_SLICES]), Error> {
+    pub fn lend(self, rank: u32, bytes: u64, hidden: u64) -> Result<(RowCall, [Loan<'a>; ROW_SLICES]), Error> {
         let (scale, scales) = match &self.quantized {
             Some((_, Scale::One(one))) => (*one, None),
             Some((_, Scale::Rows(scales))) => (0.0, Some(scales.len() as u64)),
@@ -123,8 +131,10 @@ impl<'a, T: Element> RowNorm<'a, T> {
             quantized: self.quantized.as_ref().map(|(rows, _)| rows.len() as u64),
             scales,
             scale,
+            eps: self.eps,
+            bias: self.bias,
         };
-        lengths.check(rank, output.len / size_of::<T>() as u64, hidden)?;
+        lengths.check(rank, bytes / size_of::<T>() as u64, hidden)?;
         let call = RowCall { eps: self.eps, bias: self.bias, factor: 1.0 / scale, in_place: self.in_place };
         let read = |list: Option<&'a [T]>| Loan::Read(list.map_or(&[], bytemuck::cast_slice));
         let write = |list: Option<&'a mut [T]>| Loan::Write(list.map_or(&mut [], bytemuck::cast_slice_mut));
@@ -142,7 +152,37 @@ impl<'a, T: Element> RowNorm<'a, T> {
     }
 }
 
-/// Numbers of elements of the operands that a rank passes to its row norms, and the scale of quantized rows without scales of their own.
+/// What all ranks pass equally to a row norm, so that rows do not depend on the rank that computes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowForm {
+    /// The bits of eps, if rows are normalized, and those of the bias.
+    eps: Option<u32>,
+    bias: u32,
+    gamma: bool,
+    residual: bool,
+}
+
+impl RowForm {
+    /// Creates a form.
+    pub fn new(eps: Option<f32>, bias: f32, gamma: bool, residual: bool) -> Self {
+        Self { eps: eps.map(f32::to_bits), bias: bias.to_bits(), gamma, residual }
+    }
+}
+
+impl fmt::Display for RowForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with = |is_passed: bool| if is_passed { "with" } else { "without" };
+        write!(f, "{} residual", with(self.residual))?;
+        match self.eps {
+            Some(eps) => write!(f, ", {} gamma, eps {}", with(self.gamma), f32::from_bits(eps))?,
+            None => f.write_str(", not normalized")?,
+        }
+        let bias = f32::from_bits(self.bias);
+        if bias == 0.0 { Ok(()) } else { write!(f, ", bias {bias}") }
+    }
+}
+
+/// Numbers of elements of the operands that a rank passes to its row norms, and the numbers.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the names are those of the operands")]
 pub struct RowLengths {
@@ -152,13 +192,15 @@ pub struct RowLengths {
     pub quantized: Option<u64>,
     pub scales: Option<u64>,
     pub scale: f32,
+    pub eps: Option<f32>,
+    pub bias: f32,
 }
 
 impl RowLengths {
-    /// Checks them for a rank whose output has some elements, in rows of `hidden` elements.
+    /// Checks them for a rank whose norms have some elements, in rows of `hidden` elements.
     ///
     /// # Errors
-    /// [`RowsError::Operand`], [`RowsError::Scale`].
+    /// [`RowsError::Operand`], [`RowsError::Scale`], [`RowsError::Number`].
     pub fn check(&self, rank: u32, elements: u64, hidden: u64) -> Result<(), RowsError> {
         let rows = elements.checked_div(hidden).unwrap_or(0);
         let operands = [
@@ -176,6 +218,15 @@ impl RowLengths {
         let is_scale = self.scale.is_finite() && self.scale > 0.0;
         if self.quantized.is_some() && self.scales.is_none() && !is_scale {
             return Err(RowsError::Scale { rank, scale: self.scale.to_string() });
+        }
+        let eps = self.eps.unwrap_or_default();
+        for (number, value, is_right, expected) in [
+            ("eps", eps, eps.is_finite() && eps >= 0.0, "a finite number that is not negative"),
+            ("the bias", self.bias, self.bias.is_finite(), "a finite number"),
+        ] {
+            if !is_right {
+                return Err(RowsError::Number { rank, number, found: value.to_string(), expected });
+            }
         }
         Ok(())
     }
@@ -228,6 +279,13 @@ impl<'a> Launch<'a> {
         };
         let first = row_slice(self.program, rank - rows.first);
         let row = self.params.message.row_bytes();
+        // The rows of a rank's own part are those of its input, and later ones of its output.
+        let before = match dst.space {
+            Space::Output | Space::OwnOutput => {
+                self.params.layout.normalized_rows(self.program.shape.collective.kind, rank).1
+            }
+            _ => 0,
+        };
         let Window { start, len } = self.window(instr, src.size, state);
         while state.at.done < len {
             let at = start + state.at.done;
@@ -241,7 +299,7 @@ impl<'a> Launch<'a> {
                 break;
             }
             let operands = [0, 1, 2, 3, 4].map(|operand| self.memory.slice(first + operand));
-            let norm = Norm { functions, call, operands, number: position / row, row };
+            let norm = Norm { functions, call, operands, number: position.wrapping_sub(before) / row, row };
             norm.run(worker, self.span(src, at, row).0, to, self.params.message.row);
             state.at.done += run;
             if worker.consume_fuel() {

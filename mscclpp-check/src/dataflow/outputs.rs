@@ -160,6 +160,10 @@ impl<'a> OutputChecker<'a> {
         for expectation in &self.plan.expectations {
             self.check_expectation(expectation);
         }
+        let is_custom = matches!(collective.kind, CollectiveKind::Custom { .. });
+        if collective.rows && is_custom && self.faults.is_empty() {
+            (0..self.extent.num_ranks).for_each(|rank| self.check_custom_rows(rank));
+        }
         (self.faults, self.count)
     }
 
@@ -214,11 +218,16 @@ impl<'a> OutputChecker<'a> {
                 (None, _) => Some(Wrong::Missing),
                 (Some(piece), OutputContent::Input { rank, .. }) => self.copy(piece, rank, at),
                 (Some(piece), OutputContent::Reduction { .. }) => self.reduction(piece, at),
-                (Some(piece), OutputContent::Normalized { .. }) => self.normalized(piece, at),
+                (Some(piece), OutputContent::Normalized { .. }) => {
+                    self.normalized(piece, |own, sum| own.reduction(sum, at))
+                }
+                (Some(piece), OutputContent::NormalizedInput { rank, .. }) => {
+                    self.normalized(piece, |own, row| own.copy(row, rank, at))
+                }
             };
             let Some(wrong) = wrong.or_else(|| self.lost(piece, part.start)) else { return };
             let ranks = match postcondition.content {
-                OutputContent::Input { rank, .. } => rank..rank + 1,
+                OutputContent::Input { rank, .. } | OutputContent::NormalizedInput { rank, .. } => rank..rank + 1,
                 OutputContent::Reduction { .. } | OutputContent::Normalized { .. } => 0..self.extent.num_ranks,
             };
             let first = u64::from(postcondition.chunk) * self.chunk + part.start - range.start;
@@ -234,6 +243,11 @@ impl<'a> OutputChecker<'a> {
             match postcondition.content {
                 OutputContent::Input { rank: from, chunk: first } => {
                     let content = OutputContent::Input { rank: from, chunk: symmetry.input(from, first + i) };
+                    self.check_postcondition(rank, Postcondition { chunk, len: 1, content });
+                }
+                OutputContent::NormalizedInput { rank: from, chunk: first } => {
+                    let chunk_of = symmetry.input(from, first + i);
+                    let content = OutputContent::NormalizedInput { rank: from, chunk: chunk_of };
                     self.check_postcondition(rank, Postcondition { chunk, len: 1, content });
                 }
                 OutputContent::Reduction { chunk: first } | OutputContent::Normalized { chunk: first } => {
@@ -268,6 +282,21 @@ impl<'a> OutputChecker<'a> {
         });
     }
 
+    /// Checks that no output of a custom collective is computed from normalized rows, whether it has an expectation or not.
+    fn check_custom_rows(&mut self, rank: u32) {
+        let contents = self.contents;
+        let (memory, range) = self.output(rank, 0, self.plan.ranks[rank as usize].output_chunks);
+        contents.memories.read(memory, range.clone(), |part, piece| {
+            let Some(piece) = piece else { return };
+            let value = self.before_norm(piece).unwrap_or(piece);
+            if Contributions::within(&contents.values, value.node, value.at, &mut self.budget).normalized {
+                let (first, demand) = (part.start - range.start, Demand { inputs: Vec::new(), origin: None });
+                let wrong = Wrong::NotNormalized;
+                self.report((rank, BufferKind::Output), first, (memory, part), &demand, Some(piece), &wrong);
+            }
+        });
+    }
+
     fn check_expectation(&mut self, expectation: &Expectation) {
         let Expectation { rank, chunk, len, inputs, origin } = expectation;
         let contents = self.contents;
@@ -282,14 +311,24 @@ impl<'a> OutputChecker<'a> {
             inputs.sort_unstable();
             let wrong = match (piece, &inputs[..]) {
                 (None, _) => Some(Wrong::Missing),
-                (Some(piece), [(rank, at)]) => self.copy(piece, *rank, *at),
-                (Some(piece), _) => self.combined(piece, &inputs),
+                (Some(piece), inputs) if self.plan.collective.rows => {
+                    self.normalized(piece, |own, row| own.combination(row, inputs))
+                }
+                (Some(piece), inputs) => self.combination(piece, inputs),
             };
             let Some(wrong) = wrong.or_else(|| self.lost(piece, part.start)) else { return };
             let first = u64::from(*chunk) * self.chunk + offset;
             let demand = Demand { inputs, origin: Some(*origin) };
             self.report((*rank, BufferKind::Output), first, (memory, part), &demand, piece, &wrong);
         });
+    }
+
+    /// Returns how a range differs from an input, or from several, in order, combined in one way, if it does.
+    fn combination(&mut self, piece: ValueRange, inputs: &[(u32, u64)]) -> Option<Wrong> {
+        match inputs {
+            [(rank, at)] => self.copy(piece, *rank, *at),
+            _ => self.combined(piece, inputs),
+        }
     }
 
     /// Returns how a range differs from some inputs, in order, combined in one way, if it does.
@@ -319,11 +358,15 @@ impl<'a> OutputChecker<'a> {
         (!usual.is_like(how)).then_some(Wrong::Mixed(how, usual))
     }
 
-    /// Returns how a value differs from the normalized reduction of all ranks, if it does.
-    fn normalized(&mut self, piece: ValueRange, at: u64) -> Option<Wrong> {
+    /// Returns how a value differs from a normalized one, if it does; `compare` says how what was normalized differs.
+    fn normalized(
+        &mut self,
+        piece: ValueRange,
+        compare: impl FnOnce(&mut Self, ValueRange) -> Option<Wrong>,
+    ) -> Option<Wrong> {
         let values = &self.contents.values;
         match self.before_norm(piece) {
-            Some(before) => match self.reduction(before, at) {
+            Some(before) => match compare(self, before) {
                 Some(_) if Contributions::within(values, before.node, before.at, &mut self.budget).normalized => {
                     Some(Wrong::NotNormalized)
                 }

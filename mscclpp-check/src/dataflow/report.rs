@@ -9,6 +9,7 @@ use super::{Dataflow, UninitializedRead, recognize};
 use crate::access::access_site;
 use crate::counts::Counts;
 use crate::place::LocatedOp;
+use mscclpp_plan::collective::CollectiveKind;
 use mscclpp_plan::diag::{Code, Diagnostic, Diagnostics, Site};
 use mscclpp_plan::raw::PlanTree;
 use mscclpp_plan::types::BufferKind;
@@ -174,15 +175,26 @@ impl<'p> Reporter<'_, 'p> {
                     "{} is computed from rows that were normalized before, expected rows that are normalized last",
                     self.output(fault)
                 );
+                let what = self.rows_to_normalize();
                 self.about(Code::NotNormalized, piece, message)
-                    .help("normalize the sum of all ranks, once, and only move the result")
+                    .help(format!("normalize {what}, once, and only move the result"))
             }
             Found::NotNormalized(piece, inputs) => {
                 let message =
                     format!("{} holds {}, whose rows are not normalized", self.output(fault), self.describe(inputs));
+                let what = self.rows_to_normalize();
                 self.about(Code::NotNormalized, piece, message)
-                    .help("call `row_norm` on the sum of all ranks, or remove `rows` from the attribute")
+                    .help(format!("call `row_norm` on {what}, or remove `rows` from the attribute"))
             }
+        }
+    }
+
+    /// Returns the description of what a plan with rows normalizes.
+    fn rows_to_normalize(&self) -> &'static str {
+        match self.plan.collective.kind {
+            CollectiveKind::AllGather => "the input of the rank that has the rows",
+            CollectiveKind::Custom { .. } => "the rows that the program expects",
+            _ => "the sum of all ranks",
         }
     }
 

@@ -96,6 +96,9 @@ impl Renumbering {
                         OutputContent::Input { rank, chunk } => OutputContent::Input { rank, chunk: chunk + i },
                         OutputContent::Reduction { chunk } => OutputContent::Reduction { chunk: chunk + i },
                         OutputContent::Normalized { chunk } => OutputContent::Normalized { chunk: chunk + i },
+                        OutputContent::NormalizedInput { rank, chunk } => {
+                            OutputContent::NormalizedInput { rank, chunk: chunk + i }
+                        }
                     };
                     if let Some(place) = chunks.get_mut((postcondition.chunk + i) as usize) {
                         *place = Some(content);
@@ -119,14 +122,17 @@ impl Renumbering {
                 let input = |rank, chunk| Some(self.input(rank, chunk)).filter(|name| *name != UNKNOWN);
                 let same = match (theirs, *mine) {
                     (None, None) => true,
+                    // All outputs of a plan are normalized, or none.
                     (
-                        Some(OutputContent::Input { rank, chunk }),
-                        Some(OutputContent::Input { rank: like, chunk: mine }),
+                        Some(OutputContent::Input { rank, chunk } | OutputContent::NormalizedInput { rank, chunk }),
+                        Some(
+                            OutputContent::Input { rank: like, chunk: mine }
+                            | OutputContent::NormalizedInput { rank: like, chunk: mine },
+                        ),
                     ) => {
                         like == unshifted(rank)
                             && input(rank, chunk).is_some_and(|name| Some(name) == input(like, mine))
                     }
-                    // All outputs of a plan are normalized, or none.
                     (Some(theirs), Some(mine)) if theirs.is_reduction() && mine.is_reduction() && kept => {
                         theirs.chunk() == mine.chunk()
                     }

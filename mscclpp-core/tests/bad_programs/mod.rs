@@ -12,6 +12,7 @@ mod launches;
 mod layout;
 mod limits;
 mod loops;
+mod rows;
 mod transfers;
 mod waits;
 

@@ -195,7 +195,8 @@ impl PreparedPlan {
         norms: impl IntoIterator<Item = RowNorm<'a, T>>,
     ) -> Result<RowNorms<'a>, Error> {
         let Params { layout, message, .. } = &*self.params;
-        let norms = (0..).zip(norms).map(|(rank, norm)| norm.lend(rank, &layout.output, message.row));
+        let bytes = |rank| layout.normalized_rows(self.program().shape.collective.kind, rank).0;
+        let norms = (0..).zip(norms).map(|(rank, norm)| norm.lend(rank, bytes(rank), message.row));
         let norms = norms.collect::<Result<Vec<_>, _>>()?;
         let (expected, found) = (self.world.ranks, norms.len());
         if found != expected as usize {

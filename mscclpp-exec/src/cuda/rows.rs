@@ -2,8 +2,9 @@
 
 use mscclpp_base::dtype::{DataType, E4m3, Element};
 use mscclpp_base::error::{Error, RowsError};
-use mscclpp_base::interpret::{Params, RowLengths};
+use mscclpp_base::interpret::{Params, RowForm, RowLengths};
 use mscclpp_base::message::Message;
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_cuda::abi;
 use mscclpp_cuda::device::stream::Stream;
 use mscclpp_cuda::lend::{DeviceMut, DeviceRef, Lent};
@@ -33,7 +34,7 @@ pub struct RowOperands {
 impl RowOperands {
     /// Checks their lengths for a rank whose output has a number of elements.
     fn check(&self, rank: u32, dtype: DataType, elements: u64, hidden: u64) -> Result<(), RowsError> {
-        let &Self { gamma, residual, residual_out, quantized, scale, scales, .. } = self;
+        let &Self { eps, bias, gamma, residual, residual_out, quantized, scale, scales } = self;
         let of_type = |slice: DeviceSlice| slice.bytes / dtype.size() as u64;
         let lengths = RowLengths {
             residual: residual.map(of_type),
@@ -42,22 +43,31 @@ impl RowOperands {
             quantized: quantized.map(|slice| slice.bytes),
             scales: scales.map(|slice| slice.bytes / 4),
             scale,
+            eps,
+            bias,
         };
         lengths.check(rank, elements, hidden)
     }
 
-    /// Returns the parameters of a rank.
-    pub(super) fn params(&self, rank: u32, params: &Params) -> Result<abi::RowParams, Error> {
+    /// Returns the parameters of a rank of a collective of some kind.
+    pub(super) fn params(&self, kind: CollectiveKind, rank: u32, params: &Params) -> Result<abi::RowParams, Error> {
         let Message { dtype, row, .. } = params.message;
-        self.check(rank, dtype, params.layout.output.len / dtype.size() as u64, row)?;
+        let (bytes, before) = params.layout.normalized_rows(kind, rank);
+        self.check(rank, dtype, bytes / dtype.size() as u64, row)?;
         let &Self { eps, bias, gamma, residual, residual_out, quantized, scale, scales } = self;
         let address = |slice: Option<DeviceSlice>| slice.map_or(0, |slice| slice.address);
+        // Kernels number rows from the first one of the output on: operands begin as many rows earlier as are before the rank's
+        // own ones. A plan has no norms of those, so that nothing before the operands is accessed. No operand becomes 0, which
+        // would be none: its address is larger than the length of the output, which is in memory as well.
+        let rows = |slice: Option<DeviceSlice>, bytes: u64| {
+            slice.map_or(0, |slice| slice.address.wrapping_sub(before / params.message.row_bytes() * bytes))
+        };
         Ok(abi::RowParams {
-            residual: address(residual),
+            residual: rows(residual, params.message.row_bytes()),
             gamma: address(gamma),
-            residual_out: address(residual_out),
-            quantized: address(quantized),
-            scales: address(scales),
+            residual_out: rows(residual_out, params.message.row_bytes()),
+            quantized: rows(quantized, row),
+            scales: rows(scales, 4),
             eps: eps.unwrap_or_default().to_bits(),
             bias: bias.to_bits(),
             factor: (1.0 / scale).to_bits(),
@@ -149,6 +159,13 @@ impl<'a, T: Element> DeviceRowNorm<'a, T> {
     pub fn quantized_by_row(mut self, rows: &'a mut dyn DeviceMut<E4m3>, scales: &'a mut dyn DeviceMut<f32>) -> Self {
         (self.quantized, self.scales) = (Some(rows), Some(scales));
         self
+    }
+
+    /// Returns what all ranks pass equally.
+    #[doc(hidden)]
+    pub fn form(&self) -> RowForm {
+        let has_residual = self.residual.is_some() || self.in_place;
+        RowForm::new(self.eps, self.bias, self.gamma.is_some(), has_residual)
     }
 
     /// Lends the operands to a call on a stream.

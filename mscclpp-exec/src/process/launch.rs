@@ -204,7 +204,8 @@ impl PreparedPlan {
     }
 
     fn row_norm<'a, T: Element>(&self, norm: RowNorm<'a, T>) -> Result<RowLoans<'a>, Error> {
-        norm.lend(self.context.rank, &self.params.layout.output, self.params.message.row)
+        let (rank, kind) = (self.context.rank, self.context.program.shape.collective.kind);
+        norm.lend(rank, self.params.layout.normalized_rows(kind, rank).0, self.params.message.row)
     }
 
     /// Launches a plan whose sizes are counts: `counts[r]` elements are what this rank has for rank `r`; otherwise as

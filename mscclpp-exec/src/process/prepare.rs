@@ -49,7 +49,11 @@ impl Executor {
         let found = session.find_plan(plan, self.num_ranks())?;
         let options = session.options;
         let params = Params::new(session.program(&found), message, options.scratch_limit, options.scratch_pool)?;
-        let text = describe(plan, &message, call.map_or(message.dtype.into(), |(_, elements)| elements));
+        let mut text = describe(plan, &message, call.map_or(message.dtype.into(), |(_, elements)| elements));
+        if let Some((name, _)) = call.filter(|_| message.row > 0) {
+            // What the norms of all ranks have in common is in the name only.
+            text += &format!(", {name}");
+        }
         let name = call.map_or(&*text, |(name, _)| name);
         session.agree(&format!("prepare of {text}"), name)?;
         let at = match found {

@@ -246,8 +246,7 @@ impl Verifier {
             }
             report.first_mismatch = first;
         }
-        // They state what is reduced, not what is normalized.
-        for expectation in self.expectations.iter().filter(|_| self.hidden == 0) {
+        for expectation in &self.expectations {
             if let Some((_, output)) = outputs.iter().find(|(rank, _)| *rank == expectation.rank) {
                 self.check_expectation(expectation, output, &mut report);
             }
@@ -255,7 +254,8 @@ impl Verifier {
         report
     }
 
-    /// Compares the chunks of one output for which the program states an expectation.
+    /// Compares the chunks of one output for which the program states an expectation: in a plan that normalizes rows, of the rows that
+    /// are normalized.
     fn check_expectation(&self, expectation: &Expectation, found: &[u8], report: &mut VerifyReport) {
         let Expectation { rank, chunk, len, inputs, .. } = expectation;
         if self.mixed && inputs.len() > 1 {
@@ -273,16 +273,45 @@ impl Verifier {
             let part = piece(output, *chunk, more);
             let sources: Vec<_> =
                 inputs.iter().map(|(rank, chunk)| (*rank, piece(self.layout.input, *chunk, more))).collect();
-            for at in (0..part.len).step_by(size as usize) {
+            let combined = |at: u64| {
                 // A shorter chunk continues with zeros.
                 let index = |source: &ByteRun| (at < source.len).then(|| (source.at + at) / size);
-                let sources = sources.iter().map(|(rank, source)| (*rank, index(source)));
-                let expected_element = self.expected.combined(sources);
+                self.expected.combined(sources.iter().map(|(rank, source)| (*rank, index(source))))
+            };
+            let mut inverse = 1.0;
+            for at in (0..part.len).step_by(size as usize) {
+                let mut expected_element = combined(at);
+                let row = self.hidden * size;
+                if row > 0 {
+                    if at % row == 0 {
+                        inverse = self.inverse((at..at + row).step_by(size as usize).map(combined));
+                    }
+                    expected_element = self.normalized(expected_element, inverse);
+                }
                 let index = (part.at + at) / size;
                 self.compare(found, *rank, index, expected_element, report, &mut first);
             }
         }
         report.first_mismatch = first;
+    }
+
+    /// Returns the factor that normalizes a row.
+    fn inverse(&self, row: impl Iterator<Item = ExpectedElement>) -> f64 {
+        let squares: f64 = row.map(|element| element.value.powi(2)).sum();
+        1.0 / (squares / self.hidden as f64 + f64::from(ROW_EPS)).sqrt()
+    }
+
+    /// Returns an element of a row multiplied by the factor that normalizes it.
+    fn normalized(&self, sum: ExpectedElement, inverse: f64) -> ExpectedElement {
+        let value = sum.value * inverse;
+        // The squares are added in f32, and the result is rounded once.
+        let rounding = match self.dtype() {
+            DataType::BF16 => f64::from(2.0_f32.powi(-8)),
+            DataType::F16 => f64::from(2.0_f32.powi(-11)),
+            _ => 0.0,
+        };
+        let tolerance = value.abs() * (rounding + f64::from(2.0_f32.powi(-18))) + f64::from(2.0_f32.powi(-24));
+        ExpectedElement { value, tolerance: tolerance + sum.tolerance * inverse }
     }
 
     fn dtype(&self) -> DataType {
@@ -332,19 +361,10 @@ impl ExpectedRow {
         let sum = expected.element(rank, index);
         let Some(number) = index.checked_div(*hidden) else { return sum };
         if self.at != Some((rank, number)) {
-            let squares =
-                (number * hidden..(number + 1) * hidden).map(|index| expected.element(rank, index).value.powi(2));
-            self.inverse = 1.0 / (squares.sum::<f64>() / *hidden as f64 + f64::from(ROW_EPS)).sqrt();
+            let row = (number * hidden..(number + 1) * hidden).map(|index| expected.element(rank, index));
+            self.inverse = verifier.inverse(row);
             self.at = Some((rank, number));
         }
-        let value = sum.value * self.inverse;
-        // The squares are added in f32, and the result is rounded once.
-        let rounding = match verifier.dtype() {
-            DataType::BF16 => f64::from(2.0_f32.powi(-8)),
-            DataType::F16 => f64::from(2.0_f32.powi(-11)),
-            _ => 0.0,
-        };
-        let tolerance = value.abs() * (rounding + f64::from(2.0_f32.powi(-18))) + f64::from(2.0_f32.powi(-24));
-        ExpectedElement { value, tolerance: tolerance + sum.tolerance * self.inverse }
+        verifier.normalized(sum, self.inverse)
     }
 }

@@ -145,7 +145,9 @@ impl Routes {
             for postcondition in self.collective.postconditions(extent, rank) {
                 for i in 0..postcondition.len {
                     let inputs = match postcondition.content {
-                        OutputContent::Input { rank, chunk } => vec![(rank, chunk + i)],
+                        OutputContent::Input { rank, chunk } | OutputContent::NormalizedInput { rank, chunk } => {
+                            vec![(rank, chunk + i)]
+                        }
                         OutputContent::Reduction { chunk } | OutputContent::Normalized { chunk } => {
                             (0..self.ranks).map(|rank| (rank, chunk + i)).collect()
                         }

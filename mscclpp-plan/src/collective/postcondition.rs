@@ -33,6 +33,13 @@ pub enum OutputContent {
         /// The first chunk.
         chunk: u32,
     },
+    /// The rows of one rank's input, each normalized once.
+    NormalizedInput {
+        /// The rank.
+        rank: u32,
+        /// The first chunk.
+        chunk: u32,
+    },
 }
 
 impl OutputContent {
@@ -44,7 +51,10 @@ impl OutputContent {
     /// Returns the first chunk of the inputs.
     pub const fn chunk(self) -> u32 {
         match self {
-            Self::Input { chunk, .. } | Self::Reduction { chunk } | Self::Normalized { chunk } => chunk,
+            Self::Input { chunk, .. }
+            | Self::Reduction { chunk }
+            | Self::Normalized { chunk }
+            | Self::NormalizedInput { chunk, .. } => chunk,
         }
     }
 }
@@ -91,6 +101,9 @@ impl Collective {
             };
             let content = match content {
                 OutputContent::Reduction { chunk } if rows => OutputContent::Normalized { chunk },
+                OutputContent::Input { rank, chunk } if rows && kind == K::AllGather => {
+                    OutputContent::NormalizedInput { rank, chunk }
+                }
                 other => other,
             };
             Postcondition { chunk: from * len, len, content }
@@ -125,6 +138,11 @@ mod tests {
         assert_eq!(postconditions(K::Reduce, 3, 3, 2), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
         assert_eq!(postconditions(K::Broadcast, 3, 3, 0), [(0, 3, input(2, 0))]);
         assert_eq!(postconditions(K::SendRecv, 1, 1, 0), [(0, 1, input(2, 0))]);
+        let rows = Collective { rows: true, ..Collective::new(K::AllGather) };
+        let gathered = rows.postconditions(ChunkCounts { num_ranks: 2, input: 1, output: 2, distance: 1 }, 0);
+        let contents: Vec<_> = gathered.map(|postcondition| postcondition.content).collect();
+        let normalized = |rank| OutputContent::NormalizedInput { rank, chunk: 0 };
+        assert_eq!(contents, [normalized(0), normalized(1)]);
         assert_eq!(postconditions(K::Custom { input: 1, output: 1 }, 1, 1, 0), []);
     }
 }

@@ -38,12 +38,19 @@ fn launches_that_apply_are_validated_and_others_listed() {
 fn plans_that_normalize_rows_are_validated() {
     for (name, ranks) in [
         ("allreduce_norm_one_shot", 2),
+        ("allreduce_norm_pull", 2),
+        ("allreduce_norm_pull", 3),
         ("allreduce_norm_two_shot", 2),
         ("allreduce_norm_scatter", 3),
         ("reducescatter_norm", 2),
+        ("allgather_norm_packets", 3),
+        ("allgather_norm", 2),
     ] {
         for in_place in [false, true] {
             let algorithm = algorithms::find(name).expect("it is in the library");
+            if in_place && algorithm.buffer_mode() == algorithms::BufferMode::OutOfPlace {
+                continue;
+            }
             let mut spec = algorithm.spec(ranks, ranks);
             (spec.collective.in_place, spec.collective.chunk_factor) = (in_place, 1);
             let arguments = algorithm.arguments([]).expect("defaults");

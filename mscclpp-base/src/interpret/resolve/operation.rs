@@ -1,5 +1,8 @@
 //! Resolves an operation, and checks that it can be executed.
 
+use std::ops::Range;
+
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::image::OpView;
 use mscclpp_core::plan::raw::{Flow, Function, OpClass, Packets};
 use mscclpp_core::types::ChannelKind;
@@ -7,6 +10,7 @@ use mscclpp_core::types::ChannelKind;
 use super::{At, BlockTables, Resolver};
 use crate::error::Error;
 use crate::interpret::program::{Instr, Opcode, Space, Transfer};
+use crate::layout::Shape;
 
 impl Resolver {
     /// Resolves any operation other than a pipeline, and returns whether it uses the proxy.
@@ -67,6 +71,9 @@ impl Resolver {
         if at.kind.function() == Some(Function::RowNorm) && !self.program.shape.collective.rows {
             return at.error("a row norm in a plan without rows");
         }
+        if at.kind.function() == Some(Function::RowNorm) {
+            self.check_rows(at)?;
+        }
         let instr = self.last();
         if at.kind.is_reduce() {
             instr.reduce = view.reduce().unwrap_or_default();
@@ -83,6 +90,29 @@ impl Resolver {
         self.check_sizes(at, flow)?;
         self.record_scratch_use();
         Ok(matches!(action, Opcode::Port { .. } | Opcode::PortForward))
+    }
+
+    /// Checks that a row norm writes to rows for which the rank passes operands, and reads as many as it writes.
+    fn check_rows(&mut self, at: At) -> Result<(), Error> {
+        let instr = *self.last();
+        let program = &self.program;
+        let Shape { collective, ranks, output, .. } = program.shape;
+        let pairs = program.srcs(&instr).iter().zip(program.dsts(&instr));
+        let part = output / ranks.max(1);
+        for (src, dst) in pairs {
+            let own = dst.rank * part..(dst.rank + 1) * part;
+            let is_own = own.start <= dst.index && dst.index.saturating_add(dst.size) <= own.end;
+            if collective.kind == CollectiveKind::AllGather && dst.space == Space::Output && !is_own {
+                let (found, Range { start, end }) = (dst.index, own);
+                return at.error(format!("a row norm of output chunk {found}, expected one of {start}..{end}"));
+            }
+            let is_custom = matches!(collective.kind, CollectiveKind::Custom { .. });
+            if is_custom && src.space.is_callers() && dst.space.is_callers() && src.index > dst.index {
+                let found = format!("a row norm of chunk {} into chunk {}, which is longer", src.index, dst.index);
+                return at.error(found);
+            }
+        }
+        Ok(())
     }
 
     /// Checks that the operands of each pair have equal sizes, and all operands of an operation that combines or

@@ -240,7 +240,11 @@ impl PreparedPlan {
         }
         self.bases.push(self.rank().into());
         for ((rank, _), rows) in self.world.local().zip(rows) {
-            self.bases.extend_from_slice(bytemuck::cast_slice(&[rows.params(rank, &self.params)?]));
+            self.bases.extend_from_slice(bytemuck::cast_slice(&[rows.params(
+                self.collective().kind,
+                rank,
+                &self.params,
+            )?]));
         }
         Ok(())
     }
