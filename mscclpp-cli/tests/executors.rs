@@ -111,7 +111,8 @@ fn plan_files_are_executed_as_proved() {
 
 #[test]
 fn plans_that_normalize_rows_run_and_are_validated() {
-    for name in ["allreduce_norm_one_shot", "allreduce_norm_two_shot", "allreduce_norm_scatter", "reducescatter_norm"] {
+    for algorithm in mscclpp_algorithms::norms() {
+        let name = algorithm.name();
         for dtype in ["f32", "bf16"] {
             let run =
                 ["run", name, "--ranks", "3", "--size", "20K", "--dtype", dtype, "--hidden", "72", "--iters", "1"];

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mscclpp_communicator::Communicator;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::__half::bf16;
-use mscclpp_exec::RowNorm;
+use mscclpp_exec::{Element, RowNorm};
 
 /// Elements of a row.
 const HIDDEN: usize = 4096;
@@ -19,31 +19,60 @@ const SKIPPED: usize = 2;
 fn main() {
     let [first, second] = <[_; 2]>::try_from(Communicator::local(2).expect("a communicator")).expect("two ranks");
     std::thread::scope(|scope| {
-        scope.spawn(|| measure(&first));
-        measure(&second);
+        scope.spawn(|| measure_all(&first));
+        measure_all(&second);
     });
 }
 
+/// Elements of rows.
+trait Float: Element {
+    fn of(value: f32) -> Self;
+    fn get(self) -> f32;
+}
+
+impl Float for bf16 {
+    fn of(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+    fn get(self) -> f32 {
+        self.to_f32()
+    }
+}
+
+impl Float for f32 {
+    fn of(value: f32) -> Self {
+        value
+    }
+    fn get(self) -> f32 {
+        self
+    }
+}
+
 /// Adds the residual and normalizes, as a program would after an all-reduce.
-fn norm(rows: &mut [bf16], residual: &mut [bf16], gamma: &[bf16]) {
+fn norm<T: Float>(rows: &mut [T], residual: &mut [T], gamma: &[T]) {
     for (row, residual) in rows.chunks_exact_mut(HIDDEN).zip(residual.chunks_exact_mut(HIDDEN)) {
         let mut squares = 0.0;
         for (value, residual) in row.iter().zip(residual.iter_mut()) {
-            let sum = bf16::from_f32(value.to_f32() + residual.to_f32());
+            let sum = T::of(value.get() + residual.get());
             *residual = sum;
-            squares += sum.to_f32() * sum.to_f32();
+            squares += sum.get() * sum.get();
         }
         let inverse = 1.0 / (squares / HIDDEN as f32 + 1e-6).sqrt();
         for ((value, sum), gamma) in row.iter_mut().zip(residual.iter()).zip(gamma) {
-            *value = bf16::from_f32(sum.to_f32() * inverse * gamma.to_f32());
+            *value = T::of(sum.get() * inverse * gamma.get());
         }
     }
 }
 
-fn measure(comm: &Communicator) {
-    let gamma = vec![bf16::ONE; HIDDEN];
+fn measure_all(comm: &Communicator) {
+    measure::<bf16>(comm);
+    measure::<f32>(comm);
+}
+
+fn measure<T: Float>(comm: &Communicator) {
+    let gamma = vec![T::of(1.0); HIDDEN];
     for rows in [1, 4, 16, 64, 256] {
-        let input: Vec<bf16> = (0..rows * HIDDEN).map(|i| bf16::from_f32((i % 17) as f32 - 8.0)).collect();
+        let input: Vec<T> = (0..rows * HIDDEN).map(|i| T::of((i % 17) as f32 - 8.0)).collect();
         let (mut output, mut residual) = (input.clone(), input.clone());
         let mut times = [[Duration::ZERO; BLOCKS]; 3];
         for block in 0..BLOCKS {
@@ -75,8 +104,9 @@ fn measure(comm: &Communicator) {
             let [fused, separate, alone] = times.map(|times| times.into_iter().min().unwrap_or_default());
             let (median, fastest) = (ratios[BLOCKS / 2], separate.div_duration_f64(fused));
             println!(
-                "{rows} rows of {HIDDEN} bf16: {median:.2} times (median of pairs), {fastest:.2} times (fastest blocks: \
-                 fused {fused:.2?}, separate {separate:.2?}, all-reduce alone {alone:.2?})"
+                "{rows} rows of {HIDDEN} {}: {median:.2} times (median of pairs), {fastest:.2} times (fastest blocks: \
+                 fused {fused:.2?}, separate {separate:.2?}, all-reduce alone {alone:.2?})",
+                T::TYPE
             );
         }
     }

@@ -1,6 +1,7 @@
 //! Sums over all ranks with normalized rows.
 
 use crate::ranks::on_ranks;
+use mscclpp_exec::error::RowsError;
 use mscclpp_exec::{E4m3, Error, RowNorm};
 
 /// Element i of a rank's input.
@@ -26,7 +27,7 @@ fn expected(ranks: u32, row: usize, hidden: usize, eps: f32) -> (Vec<f32>, Vec<f
 #[test]
 fn rows_have_the_same_bits_at_every_number_of_rows() {
     const HIDDEN: usize = 136;
-    for ranks in [1, 2, 3] {
+    for ranks in [1, 2, 3, 5, 6, 7] {
         on_ranks(ranks, |comm| {
             let gamma: Vec<f32> = (0..HIDDEN).map(|i| i as f32 / 64.0).collect();
             // Up to and beyond the size at which another algorithm serves the call.
@@ -75,6 +76,85 @@ fn reduce_scatter_normalizes_the_own_part() {
 }
 
 #[test]
+fn all_gather_normalizes_the_rows_of_each_rank() {
+    const HIDDEN: usize = 136;
+    for ranks in [1, 2, 3, 5, 6, 7] {
+        on_ranks(ranks, |comm| {
+            let gamma: Vec<f32> = (0..HIDDEN).map(|i| i as f32 / 64.0).collect();
+            // Up to and beyond the size at which another algorithm serves the call.
+            for rows in [0, 1, 5, 200] {
+                let (own, total) = (rows * HIDDEN, ranks as usize * rows * HIDDEN);
+                let first = comm.rank() as usize * own;
+                let input: Vec<f32> = (first..first + own).map(|i| element(0, i)).collect();
+                let (mut output, mut residual) = (vec![0.0; total], vec![1.0; own]);
+                let (mut quantized, mut scales) = (vec![E4m3(0); own], vec![0.0; rows]);
+                let norm = || RowNorm::new(1e-6).bias(1.0).gamma(&gamma);
+                let call = norm().residual_in_place(&mut residual).quantized_by_row(&mut quantized, &mut scales);
+                comm.all_gather_rms_norm(&input, &mut output, HIDDEN, call).expect("a call");
+                let (mut buffer, mut sums) = (vec![0.0; total], vec![0.0; own]);
+                buffer[first..first + own].copy_from_slice(&input);
+                let ones = vec![1.0; own];
+                let call = norm().residual(&ones).residual_out(&mut sums);
+                comm.all_gather_rms_norm_in_place(&mut buffer, HIDDEN, call).expect("a call");
+                assert_eq!((&buffer, &sums), (&output, &residual), "{rows} rows, {ranks} ranks, in place");
+                for row in 0..ranks as usize * rows {
+                    let text = format!("row {row} of {rows}, {ranks} ranks");
+                    let (normed, sums) = expected(1, row, HIDDEN, 1e-6);
+                    assert_eq!(output[row * HIDDEN..(row + 1) * HIDDEN], normed, "{text}");
+                    let Some(row) = row.checked_sub(comm.rank() as usize * rows).filter(|row| *row < rows) else {
+                        continue;
+                    };
+                    let of = row * HIDDEN..(row + 1) * HIDDEN;
+                    assert_eq!(residual[of.clone()], sums, "{text}");
+                    let largest = normed.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+                    assert_eq!(scales[row], largest / 448.0, "{text}");
+                    let nearest = |value: &f32| E4m3::from_f64(f64::from(value * (1.0 / scales[row])));
+                    assert!(quantized[of].iter().copied().eq(normed.iter().map(nearest)), "{text}");
+                }
+            }
+        });
+    }
+}
+
+/// The layers of sequence parallelism: rows are reduced to their rank, and normalized there before all ranks receive them.
+#[test]
+fn reduce_scatter_and_all_gather_have_the_bits_of_an_all_reduce() {
+    const HIDDEN: usize = 64;
+    on_ranks(4, |comm| {
+        let input: Vec<f32> = (0..12 * HIDDEN).map(|i| element(comm.rank(), i)).collect();
+        let (mut output, mut residual) = (vec![0.0; 12 * HIDDEN], vec![1.0; 12 * HIDDEN]);
+        let norm = RowNorm::new(1e-6).residual_in_place(&mut residual);
+        comm.all_reduce_rms_norm(&input, &mut output, HIDDEN, norm).expect("a call");
+        let (mut own, mut rows) = (vec![0.0; 3 * HIDDEN], vec![0.0; 12 * HIDDEN]);
+        let mut sums = vec![1.0; 3 * HIDDEN];
+        comm.reduce_scatter_rms_norm(&input, &mut own, HIDDEN, RowNorm::add_only()).expect("a call");
+        let norm = RowNorm::new(1e-6).residual_in_place(&mut sums);
+        comm.all_gather_rms_norm(&own, &mut rows, HIDDEN, norm).expect("a call");
+        assert_eq!(rows, output);
+        assert_eq!(sums, residual[3 * HIDDEN * comm.rank() as usize..][..3 * HIDDEN]);
+    });
+}
+
+/// Quantized rows of all ranks: those of the own part are written by the norm, and gathered as they are.
+#[test]
+fn quantized_rows_can_be_gathered() {
+    const HIDDEN: usize = 64;
+    on_ranks(2, |comm| {
+        let input: Vec<f32> = (0..6 * HIDDEN).map(|i| element(comm.rank(), i)).collect();
+        let (mut own, mut quantized, mut scales) = (vec![0.0; 3 * HIDDEN], vec![E4m3(0); 3 * HIDDEN], [0.0; 3]);
+        let norm = RowNorm::new(1e-6).quantized_by_row(&mut quantized, &mut scales);
+        comm.reduce_scatter_rms_norm(&input, &mut own, HIDDEN, norm).expect("a call");
+        let (mut rows, mut of_rows) = (vec![E4m3(0); 6 * HIDDEN], [0.0; 6]);
+        comm.all_gather(&quantized, &mut rows).expect("a call");
+        comm.all_gather(&scales, &mut of_rows).expect("a call");
+        let (mut output, mut expected, mut scales) = (vec![0.0; 6 * HIDDEN], vec![E4m3(0); 6 * HIDDEN], [0.0; 6]);
+        let norm = RowNorm::new(1e-6).quantized_by_row(&mut expected, &mut scales);
+        comm.all_reduce_rms_norm(&input, &mut output, HIDDEN, norm).expect("a call");
+        assert_eq!((rows, of_rows), (expected, scales));
+    });
+}
+
+#[test]
 fn wrong_lengths_are_rejected() {
     on_ranks(2, |comm| {
         let (input, mut output) = ([0.0_f32; 16], [0.0; 16]);
@@ -85,7 +165,95 @@ fn wrong_lengths_are_rejected() {
         assert!(matches!(call(16, 3), Err(Error::Length { what: "the input", found: 16, .. })));
         assert!(matches!(call(16, 2), Err(Error::Rows(_))));
         call(16, 4).expect("the communicator is usable");
+        let mut gather = |input: usize, output: usize, hidden: usize| {
+            comm.all_gather_rms_norm(&[0.0_f32; 16][..input], &mut [0.0; 32][..output], hidden, RowNorm::new(0.0))
+        };
+        assert!(matches!(gather(16, 31, 4), Err(Error::Length { what: "the output", found: 31, .. })));
+        assert!(matches!(gather(16, 32, 0), Err(Error::Length { what: "the input", found: 16, .. })));
+        assert!(matches!(gather(12, 24, 8), Err(Error::Length { what: "the input", found: 12, .. })));
+        assert!(matches!(gather(12, 24, 6), Err(Error::Rows(_))));
+        gather(16, 32, 4).expect("the communicator is usable");
+        let gather = |output: usize, norm: RowNorm<'_, f32>| {
+            comm.all_gather_rms_norm_in_place(&mut [0.0; 32][..output], 8, norm)
+        };
+        assert!(matches!(gather(24, RowNorm::new(0.0)), Err(Error::Length { what: "the buffer", found: 24, .. })));
+        // The residual of all rows, of which this rank has a half.
+        let found = gather(32, RowNorm::new(0.0).residual(&[0.0; 32]));
+        assert!(matches!(found, Err(Error::Rows(RowsError::Operand { expected: 16, found: 32, .. }))), "{found:?}");
+        gather(32, RowNorm::new(0.0)).expect("the communicator is usable");
     });
+}
+
+#[test]
+fn wrong_numbers_and_operands_are_rejected() {
+    on_ranks(2, |comm| {
+        let (input, mut output) = ([1.0_f32; 16], [0.0; 16]);
+        let (long, mut short) = ([0.0; 17], [0.0; 4]);
+        let mut quantized = [E4m3(0); 16];
+        let mut rejected = |norm: RowNorm<'_, f32>, text: &str| {
+            let found = comm.all_reduce_rms_norm(&input, &mut output, 8, norm);
+            let Err(error @ Error::Rows(_)) = found else { panic!("{text}: {found:?}") };
+            assert_eq!(error.to_string(), text.replace('#', &comm.rank().to_string()));
+        };
+        let not_negative = "expected a finite number that is not negative";
+        rejected(RowNorm::new(-1e-6), &format!("eps of rank # is -0.000001, {not_negative}"));
+        rejected(RowNorm::new(f32::NAN), &format!("eps of rank # is NaN, {not_negative}"));
+        rejected(RowNorm::new(f32::INFINITY), &format!("eps of rank # is inf, {not_negative}"));
+        rejected(RowNorm::new(0.0).bias(f32::NAN), "the bias of rank # is NaN, expected a finite number");
+        rejected(RowNorm::new(0.0).gamma(&long), "gamma of rank # has 17 elements, expected 8");
+        rejected(RowNorm::new(0.0).residual(&long), "the residual of rank # has 17 elements, expected 16");
+        let sums = RowNorm::new(0.0).residual_out(&mut short);
+        rejected(sums, "the output of the residual of rank # has 4 elements, expected 16");
+        let scaled = RowNorm::new(0.0).quantized(&mut quantized, 0.0);
+        rejected(scaled, "the scale of rank # is 0, expected a positive finite number");
+        let scaled = RowNorm::new(0.0).quantized_by_row(&mut quantized, &mut short);
+        rejected(scaled, "the output of scales of rank # has 4 elements, expected 2");
+        comm.all_reduce_rms_norm(&input, &mut output, 8, RowNorm::new(0.0)).expect("the communicator is usable");
+    });
+}
+
+#[test]
+fn types_without_norms_are_rejected() {
+    on_ranks(2, |comm| {
+        fn rejected<T: mscclpp_exec::Element>(comm: &mscclpp_communicator::Communicator) {
+            let (input, mut output) = ([T::zeroed(); 16], [T::zeroed(); 16]);
+            let found = comm.all_reduce_rms_norm(&input, &mut output, 8, RowNorm::new(0.0));
+            assert!(matches!(found, Err(Error::Rows(RowsError::Type { dtype })) if dtype == T::TYPE), "{found:?}");
+            let found = comm.all_gather_rms_norm(&input[..8], &mut output, 8, RowNorm::new(0.0));
+            assert!(matches!(found, Err(Error::Rows(RowsError::Type { dtype })) if dtype == T::TYPE), "{found:?}");
+        }
+        rejected::<f64>(comm);
+        rejected::<i32>(comm);
+        rejected::<E4m3>(comm);
+    });
+}
+
+/// Ranks whose norms differ, on the first call, and after both kinds of calls have been made.
+#[test]
+fn different_norms_of_ranks_are_an_error_on_all_of_them() {
+    for is_first in [true, false] {
+        for different in 0..4 {
+            on_ranks(2, |comm| {
+                let (input, mut output, ones) = ([1.0_f32; 16], [0.0; 16], [1.0; 16]);
+                let mut call = |is_other: bool| {
+                    let norm = match (is_other, different) {
+                        (false, _) => RowNorm::new(0.0).residual(&ones).gamma(&ones[..8]),
+                        (true, 0) => RowNorm::new(0.0).gamma(&ones[..8]),
+                        (true, 1) => RowNorm::new(0.0).residual(&ones),
+                        (true, 2) => RowNorm::new(1e-6).residual(&ones).gamma(&ones[..8]),
+                        (true, _) => RowNorm::add_only().residual(&ones),
+                    };
+                    comm.all_reduce_rms_norm(&input, &mut output, 8, norm)
+                };
+                if !is_first {
+                    call(false).expect("equal norms");
+                    call(true).expect("equal norms");
+                }
+                let error = call(comm.rank() == 1).expect_err("different norms").to_string();
+                assert!(error.contains("with residual") && error.contains("all_reduce_rms_norm"), "{error}");
+            });
+        }
+    }
 }
 
 /// A row-parallel layer with residual and norm, and a second one: fused and as separate calls.

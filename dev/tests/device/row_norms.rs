@@ -17,8 +17,16 @@ use mscclpp_exec::{E4m3, Element, Error, Message, RowNorm, cpu};
 use super::devices::{seeds_of_case, with_seeds, world};
 use super::{CACHE, Rig, Test, at};
 
-const ALGORITHMS: [&str; 4] =
-    ["allreduce_norm_one_shot", "allreduce_norm_two_shot", "allreduce_norm_scatter", "reducescatter_norm"];
+/// Those that take any number of rows are first.
+const ALGORITHMS: [&str; 7] = [
+    "allreduce_norm_one_shot",
+    "allreduce_norm_two_shot",
+    "allreduce_norm_scatter",
+    "allreduce_norm_pull",
+    "reducescatter_norm",
+    "allgather_norm_packets",
+    "allgather_norm",
+];
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -111,16 +119,18 @@ pub(crate) fn plan_of(name: &str, ranks: u32, blocks: usize) -> Result<Plan, Fai
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(ranks, ranks);
     spec.collective.in_place = false;
-    if name == "allreduce_norm_one_shot" {
+    if ["allreduce_norm_one_shot", "allgather_norm_packets"].contains(&name) {
         return Ok(algorithm.plan(spec, &[blocks])?);
     }
-    spec.collective.chunk_factor = blocks as u32;
+    if name != "allreduce_norm_pull" {
+        spec.collective.chunk_factor = blocks as u32;
+    }
     Ok(algorithm.plan(spec, &[])?)
 }
 
 /// Returns the number of rows of a message of which some are requested.
 fn rows_of(name: &str, ranks: usize, rows: usize) -> usize {
-    if name == "reducescatter_norm" { rows.next_multiple_of(ranks) } else { rows }
+    if name.starts_with("allreduce") { rows } else { rows.next_multiple_of(ranks) }
 }
 
 /// Numbers between -2 and 2 that follow from a seed, some of them zeros of both signs.
@@ -151,12 +161,13 @@ type Case<T> = (Vec<T>, Operands<T>);
 const FORMS: usize = 6;
 
 impl<T: Float> Operands<T> {
-    fn new(seed: u64, rows: usize, hidden: usize) -> Self {
+    /// `outputs`: rows of the output, of which `rows` are normalized on the rank.
+    fn new(seed: u64, rows: usize, outputs: usize, hidden: usize) -> Self {
         let len = rows * hidden;
         Self {
             residual: values(seed, len),
             gamma: values(7, hidden),
-            output: vec![T::of(-7.0); len],
+            output: vec![T::of(-7.0); outputs * hidden],
             sums: vec![T::of(-7.0); len],
             quantized: vec![E4m3(1); len],
             scales: vec![-7.0; rows],
@@ -287,7 +298,9 @@ struct Norms<T> {
     stream: Stream,
     memory: Vec<Memory<T>>,
     cpu: cpu::PreparedPlan,
+    /// Rows that a rank normalizes, and those of its output.
     rows: usize,
+    outputs: usize,
     hidden: usize,
     form: usize,
 }
@@ -306,17 +319,23 @@ impl<T: Float> Norms<T> {
         let message = Message::rows::<T>(rows, hidden);
         let run = world.prepare_with_options(plan, message, prepare)?;
         let cpu = cpu::Executor::new(ranks as u32).prepare(plan, message)?;
-        let own = if run.collective().kind == CollectiveKind::ReduceScatter { rows / ranks } else { rows };
+        let part = rows / ranks;
+        let (inputs, own, outputs) = match run.collective().kind {
+            CollectiveKind::ReduceScatter => (rows, part, part),
+            CollectiveKind::AllGather => (part, part, rows),
+            _ => (rows, rows, rows),
+        };
         // Operands are at any element, except for kernels that take no other inputs and outputs.
         let skew = if prepare.specialize { 0 } else { form };
         let memory = |rank: usize| {
             let device = &world.devices()[map[rank]];
-            Memory::new(device, &values(rank as u64, rows * hidden), &Operands::new(rank as u64, own, hidden), skew)
+            let operands = Operands::new(rank as u64, own, outputs, hidden);
+            Memory::new(device, &values(rank as u64, inputs * hidden), &operands, skew)
         };
         let memory = (0..ranks).map(memory).collect::<Result<Vec<_>, _>>()?;
         let binding = run.bind(memory.iter().map(|rank| [rank.input.slice(), rank.output.slice()]))?;
         let stream = world.stream()?;
-        Ok(Self { binding, run, stream, memory, cpu, rows: own, hidden, form: form % FORMS })
+        Ok(Self { binding, run, stream, memory, cpu, rows: own, outputs, hidden, form: form % FORMS })
     }
 
     /// Writes new operands and inputs, and returns them.
@@ -324,7 +343,7 @@ impl<T: Float> Norms<T> {
         let mut all = Vec::new();
         for (rank, memory) in (0..).zip(&mut self.memory) {
             let input = values(seed + 31 * rank, memory.input.memory.len() - memory.input.skew);
-            let operands = Operands::new(seed + 17 * rank, self.rows, self.hidden);
+            let operands = Operands::new(seed + 17 * rank, self.rows, self.outputs, self.hidden);
             memory.write(&input, &operands)?;
             all.push((input, operands));
         }
@@ -421,7 +440,7 @@ fn any_number_of_rows(rig: &Rig) -> Result<(), Failed> {
     let step = if rig.small && std::env::var_os("MSCCLPP_ALL").is_none() { 9 } else { 1 };
     for (turn, hidden) in [8, 520, 2056].into_iter().enumerate() {
         for rows in (rig.seed as usize % step..=70).step_by(step) {
-            let plan = plan_of(ALGORITHMS[(rows + turn) % 3], 2, 1 + rows % 4)?;
+            let plan = plan_of(ALGORITHMS[(rows + turn) % 4], 2, 1 + rows % 4)?;
             check::<bf16>(&world, &[0; 2], &plan, (rows, hidden), rows, PrepareOptions::default())?;
         }
     }

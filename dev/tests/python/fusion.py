@@ -6,7 +6,7 @@ import torch
 from harness import RANK, SIZE, equal, on_device, run, test
 
 from mscclpp_rs.fusion import AllReduceFusionPattern as Pattern
-from mscclpp_rs.fusion import allreduce_fusion, create_allreduce_fusion_workspace
+from mscclpp_rs.fusion import allreduce_fusion, create_allreduce_fusion_workspace, rms_norm_all_gather
 
 QUANTIZED = (Pattern.kARResidualRMSNormFP8Quant, Pattern.kARResidualRMSNormOutDynamicFP8Quant)
 
@@ -105,6 +105,46 @@ def replays_normalize_new_rows():
         torch.cuda.synchronize()
         call(own, expected, gamma)
         equal(bits(norm_out), bits(expected), f"replay {seed} of {SIZE} ranks")
+
+
+@test
+def replays_have_the_scale_of_their_capture():
+    workspace = workspace_of(3, 64, torch.float32)
+    own, scale = rows_of(RANK, 3, 64, torch.float32), on_device(torch.tensor([0.25]))
+    rows, quant_out = on_device(own), on_device(torch.zeros(3, 64).to(torch.float8_e4m3fn))
+
+    def call():
+        allreduce_fusion(rows, workspace, QUANTIZED[0], quant_out=quant_out, scale_factor=scale)
+
+    # The first call reads the scale, which a capture cannot.
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        call()
+    expected = allreduce_fusion(own, workspace, QUANTIZED[0], scale_factor=0.25)
+    scale.copy_(torch.tensor([0.5]))
+    for replay in range(2):
+        graph.replay()
+        torch.cuda.synchronize()
+        equal(bits(quant_out), bits(expected), f"replay {replay}")
+
+
+@test
+def rows_are_normalized_before_they_are_gathered():
+    for dtype in (torch.bfloat16, torch.float32):
+        for rows in (1, 40):
+            workspace = workspace_of(SIZE * rows, 520, dtype)
+            own, residual, gamma = (rows_of(seed, rows, 520, dtype) for seed in (RANK, 50 + RANK, 52))
+            found = []
+            for move in (on_device, lambda tensor: tensor.clone()):
+                sums, quant_out = move(residual), move(torch.zeros(rows, 520).to(torch.float8_e4m3fn))
+                scales = move(torch.zeros(rows, 1))
+                named = {"residual_in": sums, "residual_out": sums, "quant_out": quant_out, "scale_out": scales}
+                output = rms_norm_all_gather(move(own), workspace, rms_gamma=move(gamma[0]), **named)
+                found.append([bits(tensor) for tensor in (output, sums, quant_out, scales)])
+            for on_devices, on_the_cpu in zip(*found):
+                equal(on_devices, on_the_cpu, f"{dtype}, {rows} rows")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ struct Known {
 }
 
 /// What distinguishes the preparations of a request: the number of the choice that was set for it, from 1 on, or 0.
-pub(in crate::communicator) type Variant = u32;
+pub(in crate::communicator) type Variant = u64;
 
 impl Forced {
     fn find(&self, variant: Option<Variant>, collective: CollectiveKind) -> Option<&Known> {

@@ -1,4 +1,4 @@
-//! Sums over all ranks whose rows are normalized in the same launch.
+//! Sums over all ranks, and rows of all ranks, that are normalized in the same launch.
 //!
 //! Every algorithm adds in the order of ranks, and a norm depends on nothing but its row: so a row has the same bits in
 //! every call, whatever the number of rows, and the algorithm that serves the call.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mscclpp_algorithms::{self as algorithms, BuiltinAlgorithm};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
-use mscclpp_base::interpret::RowNorm;
+use mscclpp_base::interpret::{RowForm, RowNorm};
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::AccumType;
 use mscclpp_core::collective::CollectiveKind;
@@ -35,6 +35,9 @@ pub(super) type NormPlans = Cache<(Box<PreparedPlan>, Arc<CallCounters>)>;
 
 /// Maximum bytes of a message that every rank sends whole, and of that times the number of ranks.
 const ONE_SHOT_BYTES: (u64, u64) = (64 << 10, 128 << 10);
+
+/// Maximum bytes of an output that is gathered as packets.
+const GATHER_PACKET_BYTES: u64 = 64 << 10;
 
 /// What the buffers of a call are.
 enum Buffers<'a, T> {
@@ -94,6 +97,41 @@ impl Communicator {
         self.norm_rows(CollectiveKind::ReduceScatter, Buffers::Separate(input, output), hidden, norm)
     }
 
+    /// Adds the residual to this rank's rows, `input`, normalizes them as [`all_reduce_rms_norm`](Self::all_reduce_rms_norm) does, and
+    /// writes the normalized rows of all ranks to `output`, in the order of ranks: it is as long as all inputs together. The
+    /// operands of `norm` have a row for each row of `input`: in sequence parallelism each rank has the residual of its rows only.
+    ///
+    /// The rows that other ranks receive are those of the output. Sums, quantized rows and scales are written for this rank's
+    /// rows only.
+    ///
+    /// # Errors
+    /// As [`all_reduce_rms_norm`](Self::all_reduce_rms_norm).
+    #[track_caller]
+    pub fn all_gather_rms_norm<T: Element>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        hidden: usize,
+        norm: RowNorm<'_, T>,
+    ) -> Result<(), Error> {
+        self.norm_rows(CollectiveKind::AllGather, Buffers::Separate(input, output), hidden, norm)
+    }
+
+    /// [`all_gather_rms_norm`](Self::all_gather_rms_norm) with one memory for input and output: rank r has its rows in part r of
+    /// `buffer`.
+    ///
+    /// # Errors
+    /// As [`all_reduce_rms_norm`](Self::all_reduce_rms_norm).
+    #[track_caller]
+    pub fn all_gather_rms_norm_in_place<T: Element>(
+        &self,
+        buffer: &mut [T],
+        hidden: usize,
+        norm: RowNorm<'_, T>,
+    ) -> Result<(), Error> {
+        self.norm_rows(CollectiveKind::AllGather, Buffers::Same(buffer), hidden, norm)
+    }
+
     #[track_caller]
     fn norm_rows<T: Element>(
         &self,
@@ -107,7 +145,7 @@ impl Communicator {
             Buffers::Same(buffer) => (None, buffer.len()),
         };
         let (count, row) = Lengths { input, output, hidden }.check(collective, self.rank(), self.num_ranks())?;
-        let (call, accumulate) = (call_of(collective), self.row_accumulator);
+        let (call, accumulate, form) = (call_of(collective), self.row_accumulator, norm.form());
         let request = self.request::<T>(collective, count);
         let request = Request { in_place: matches!(buffers, Buffers::Same(_)), ..request };
         let mut calls = self.calls()?;
@@ -120,19 +158,24 @@ impl Communicator {
                 self.registry()?;
                 no_plan_between_nodes(self, &request)?;
                 // A rank executes its thread blocks one after the other.
-                let Choice { algorithm, plan } = choose(&request, 1, 1).map_err(|message| Error::NoPlan {
+                let Choice { algorithm, plan } = choose(&request, 1, 1, true).map_err(|message| Error::NoPlan {
                     rank: self.rank(),
                     request: self.describe(&request),
                     message,
                 })?;
                 let algorithm = algorithm.map_or("local", BuiltinAlgorithm::name);
-                let name = format!("{call} of {count} {} in rows of {hidden}", self.element_type(T::TYPE));
+                let dtype = self.element_type(T::TYPE);
+                let name = format!("{call} of {count} {dtype} in rows of {hidden}, {form}");
                 let message =
                     Message { row: hidden as u64, packet: self.packet, accumulate, ..Message::of::<T>(count) };
                 let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
                 Ok::<_, Error>((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
             };
-            let (plan, counters) = calls.norms.get(&(variant(row, accumulate), request), prepare, drop)?;
+            let (plan, counters) = calls.norms.get(
+                &(u64::from(variant(row, accumulate)) | hash_of(&form) << 32, request),
+                prepare,
+                drop,
+            )?;
             let started = counters.start();
             match buffers {
                 Buffers::Separate(input, output) => plan.launch_rows(input, output, norm)?,
@@ -149,9 +192,20 @@ pub(super) fn variant(hidden: u32, accumulate: AccumType) -> u32 {
     hidden * ACCUMULATORS + accumulate as u32
 }
 
+/// Returns a number that differs for most forms. Ranks whose forms differ prepare differently named plans, which is an error on all
+/// ranks; forms of one number share the plan, which is the same for all.
+fn hash_of(form: &RowForm) -> u64 {
+    // The same in every process.
+    form.to_string().bytes().fold(0x811c_9dc5, |hash: u64, byte| (hash ^ u64::from(byte)) * 0x0100_0193 & 0xffff_ffff)
+}
+
 /// Returns the name of the call.
 pub(super) fn call_of(collective: CollectiveKind) -> &'static str {
-    if collective == CollectiveKind::ReduceScatter { "reduce_scatter_rms_norm" } else { "all_reduce_rms_norm" }
+    match collective {
+        CollectiveKind::ReduceScatter => "reduce_scatter_rms_norm",
+        CollectiveKind::AllGather => "all_gather_rms_norm",
+        _ => "all_reduce_rms_norm",
+    }
 }
 
 /// Numbers of elements of a call's buffers; in place, of the output alone.
@@ -169,18 +223,37 @@ impl Lengths {
     pub(super) fn check(&self, collective: CollectiveKind, rank: u32, ranks: u32) -> Result<(usize, u32), Error> {
         let &Self { input, output, hidden } = self;
         let length = |what, expected, found| Error::Length { call: call_of(collective), rank, what, expected, found };
-        let parts = if collective == CollectiveKind::ReduceScatter { ranks as usize } else { 1 };
-        let count = input.unwrap_or(output);
-        if input.is_some() && output.checked_mul(parts) != Some(count) {
-            let expected = match parts {
-                1 => format!("{count}, the length of the input"),
-                _ => format!("the length {count} of the input divided by {parts}"),
+        let ranks = ranks as usize;
+        // The larger of the two buffers, which has a part of whole rows for each rank if the other one has a part.
+        let (count, parts) = match (collective, input) {
+            (CollectiveKind::AllGather, _) => (output, ranks),
+            (CollectiveKind::ReduceScatter, _) => (input.unwrap_or(output), ranks),
+            _ => (input.unwrap_or(output), 1),
+        };
+        if let Some(input) = input {
+            let (fits, expected) = match collective {
+                CollectiveKind::AllGather => (
+                    input.checked_mul(ranks) == Some(output),
+                    format!("{ranks} times {input}, the length of the input"),
+                ),
+                CollectiveKind::ReduceScatter => {
+                    let expected = format!("the length {input} of the input divided by {ranks}");
+                    (output.checked_mul(ranks) == Some(input), expected)
+                }
+                _ => (input == output, format!("{input}, the length of the input")),
             };
-            return Err(length("the output", expected, output));
+            if !fits {
+                return Err(length("the output", expected, output));
+            }
         }
-        if hidden == 0 || !count.is_multiple_of(hidden) {
-            let expected = format!("a multiple of {hidden}, the elements of a row, which is positive");
-            return Err(length("the input", expected, count));
+        let what = if input.is_some() { "the input" } else { "the buffer" };
+        let in_buffer = input.unwrap_or(output);
+        // In place the buffer has the parts of all ranks; otherwise the lengths have been compared.
+        let unit = hidden.saturating_mul(if input.is_none() { parts } else { 1 });
+        if hidden == 0 || !in_buffer.is_multiple_of(unit) {
+            let parts = if unit == hidden { String::new() } else { format!(" times {parts} ranks") };
+            let expected = format!("a multiple of {hidden}, the elements of a row, which is positive{parts}");
+            return Err(length(what, expected, in_buffer));
         }
         match u32::try_from(hidden) {
             Ok(row) if row <= MAX_HIDDEN => Ok((count, row)),
@@ -205,8 +278,8 @@ pub(super) struct Choice {
 }
 
 /// Returns the plan for a request, or why there is none. `group`: thread blocks that divide the rows of a short message; `blocks`: those of
-/// other algorithms.
-pub(super) fn choose(request: &Request, group: usize, blocks: u32) -> Result<Choice, String> {
+/// other algorithms; `reads_peers`: whether a rank may read the inputs of others.
+pub(super) fn choose(request: &Request, group: usize, blocks: u32, reads_peers: bool) -> Result<Choice, String> {
     let ranks = request.num_ranks;
     if ranks == 1 {
         return Ok(Choice { algorithm: None, plan: local_plan(request).map_err(|error| error.to_string())? });
@@ -216,7 +289,11 @@ pub(super) fn choose(request: &Request, group: usize, blocks: u32) -> Result<Cho
     let group = [group];
     let (name, arguments): (_, &[usize]) = match request.collective {
         CollectiveKind::ReduceScatter => ("reducescatter_norm", &[]),
+        CollectiveKind::AllGather if request.bytes <= GATHER_PACKET_BYTES => ("allgather_norm_packets", &group),
+        CollectiveKind::AllGather => ("allgather_norm", &[]),
         _ if is_short => ("allreduce_norm_one_shot", &group),
+        // With more ranks, each of them would read all inputs.
+        _ if reads_peers && ranks == 2 && !request.in_place => ("allreduce_norm_pull", &[]),
         _ => ("allreduce_norm_two_shot", &[]),
     };
     let algorithm = algorithms::find(name).ok_or("no algorithm")?;
@@ -235,8 +312,13 @@ fn local_plan(request: &Request) -> Result<Plan, Diagnostics> {
     (spec.collective.rows, spec.collective.in_place) = (true, request.in_place);
     let program = Program::new(spec);
     for rank in program.ranks() {
-        let input = rank.input().chunk(0);
-        let output = if request.in_place { input.to_any() } else { rank.output().chunk(0).to_any() };
+        let output = rank.output().chunk(0).to_any();
+        let input = rank.input().chunk(0).to_any();
+        let (input, output) = match (request.in_place, request.collective) {
+            (false, _) => (input, output),
+            (true, CollectiveKind::AllGather) => (output, output),
+            (true, _) => (input, input),
+        };
         rank.row_norm(output, input, 0);
     }
     Ok(Plan::new(&lower(&program.finish()?)?))

@@ -28,7 +28,7 @@ pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
     let gamma: Vec<f32> = (0..HIDDEN).map(|i| i as f32 / 64.0).collect();
     let factors = DeviceVec::from_slice(device, &gamma)?;
     // Up to and beyond the size at which another algorithm serves the call.
-    for rows in [0, 1, 5, 250] {
+    for rows in if ranks <= 3 { [0, 1, 5, 250] } else { [0, 1, 2, 70] } {
         let (values, len) = (input(rank, rows), rows * HIDDEN);
         let (mut output, mut sums) = (vec![0.0; len], vec![1.0; len]);
         let (mut quantized, mut scales) = (vec![E4m3(0); len], vec![0.0; rows]);
@@ -59,12 +59,33 @@ pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
         on.reduce_scatter_rms_norm(&from, &mut to, HIDDEN, DeviceRowNorm::new(0.5))?;
         on.synchronize()?;
         assert_eq!(to.to_vec()?, output, "{rows} rows of a part");
+
+        let (values, total) = (input(rank, rows), len * ranks);
+        let (mut output, mut sums) = (vec![0.0; total], vec![1.0; len]);
+        let (mut quantized, mut scales) = (vec![E4m3(0); len], vec![0.0; rows]);
+        let norm = RowNorm::new(1e-6).gamma(&gamma).residual_in_place(&mut sums);
+        let norm = norm.quantized_by_row(&mut quantized, &mut scales);
+        comm.all_gather_rms_norm(&values, &mut output, HIDDEN, norm)?;
+        let (from, mut all) = (DeviceVec::from_slice(device, &values)?, DeviceVec::<f32>::new(device, total)?);
+        let mut residual = DeviceVec::from_slice(device, &vec![1.0_f32; len])?;
+        let norm = DeviceRowNorm::new(1e-6).gamma(&factors).residual_in_place(&mut residual);
+        let norm = norm.quantized_by_row(&mut rows_of_e4m3, &mut of_rows);
+        on.all_gather_rms_norm(&from, &mut all, HIDDEN, norm)?;
+        let mut buffer = vec![0.0; total];
+        buffer[rank as usize * len..][..len].copy_from_slice(&values);
+        let mut in_place = DeviceVec::from_slice(device, &buffer)?;
+        let norm = DeviceRowNorm::new(1e-6).gamma(&factors).residual(&ones).residual_out(&mut other);
+        on.all_gather_rms_norm_in_place(&mut in_place, HIDDEN, norm)?;
+        on.synchronize()?;
+        assert_eq!((all.to_vec()?, residual.to_vec()?), (output.clone(), sums.clone()), "{rows} rows gathered");
+        assert_eq!((rows_of_e4m3.to_vec()?, of_rows.to_vec()?), (quantized, scales), "{rows} rows gathered");
+        assert_eq!((in_place.to_vec()?, other.to_vec()?), (output, sums), "{rows} rows gathered in place");
     }
     Ok(comm.barrier()?)
 }
 
 pub(super) fn rows_have_the_bits_of_calls_on_slices(seed: u64) -> Result<(), Failed> {
-    for (ranks, devices) in [(1, 1), (2, 2), (3, 2)] {
+    for (ranks, devices) in [(1, 1), (2, 2), (3, 2), (5, 1), (6, 2), (7, 1)] {
         on_devices(seed, ranks, devices, work)?;
     }
     Ok(())

@@ -10,6 +10,7 @@ use crate::communicator::forced::Variant;
 use crate::communicator::point_to_point::describe_transfer;
 use mscclpp_base::dtype::ElementType;
 use mscclpp_base::error::Error;
+use mscclpp_base::interpret::RowForm;
 use mscclpp_base::numeric::AccumType;
 use mscclpp_exec::cuda::channels::ChannelOptions;
 use mscclpp_exec::process::{CallRing, CallText};
@@ -27,7 +28,7 @@ pub(super) enum Kind {
     /// A collective, on registered input and output or on other memory, by one of the algorithms that were set.
     Collective(Request, [Option<Position>; 2], Variant),
     /// A collective whose rows, of this number of elements, are added in a type and normalized.
-    RowNorm(Request, u32, AccumType),
+    RowNorm(Request, u32, AccumType, RowForm),
     /// An allocation of this number of bytes.
     Alloc(u64),
     /// A registration of this number of bytes.
@@ -71,9 +72,10 @@ impl Kind {
             Self::FlatMapping(bytes) => return format!("mapping of {bytes} bytes of all ranks in one range"),
             Self::Regions => return "mapping of memory of all ranks".into(),
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
-            Self::RowNorm(request, hidden, accumulator) => {
+            Self::RowNorm(request, hidden, accumulator, form) => {
                 let accumulator = accumulator.name();
-                return format!("{request:#} with normalized rows of {hidden}, accumulator {accumulator}, on devices");
+                let rows = format!("normalized rows of {hidden}, accumulator {accumulator}, {form}");
+                return format!("{request:#} with {rows}, on devices");
             }
             Self::Agreement(request) => return format!("agreement about {request:#}, on devices"),
             Self::OnSlices(request) => return format!("{request:#}, on slices"),

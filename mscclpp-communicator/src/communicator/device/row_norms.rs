@@ -1,4 +1,4 @@
-//! Sums over all ranks whose rows are normalized in the same launch, on device memory.
+//! Sums over all ranks, and rows of all ranks, that are normalized in the same launch, on device memory.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::communicator::forced::Variant;
 use crate::communicator::row_norms::{Choice, Lengths, call_of, choose, no_plan_between_nodes, variant as of_rows};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
+use mscclpp_base::interpret::RowForm;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::{DeviceMut, DeviceRef, DeviceRowNorm, Lent, LentParams, LentRows};
 use mscclpp_select::{Algorithm, DecidedBy, Request};
 
 /// Returns the variant of requests whose rows, of `hidden` elements, are normalized. Choices of algorithms have smaller numbers.
 pub(super) fn variant(call: &DeviceCall<'_>, hidden: u32) -> Variant {
-    1 << 31 | of_rows(hidden, call.communicator.row_accumulator)
+    1 << 31 | u64::from(of_rows(hidden, call.communicator.row_accumulator))
 }
 
 /// Maximum number of thread blocks among which the rows of a short message are divided.
@@ -83,6 +84,39 @@ impl OnStream<'_> {
         self.norm_rows(CollectiveKind::ReduceScatter, Memory { input: Some(&input), output: &output }, hidden, norm)
     }
 
+    /// Adds the residual to this rank's rows, `input`, normalizes them, and writes the normalized rows of all ranks to `output`, as
+    /// [`Communicator::all_gather_rms_norm`](crate::Communicator::all_gather_rms_norm) does. The operands of `norm` have a row for each row
+    /// of `input`.
+    ///
+    /// # Errors
+    /// As [`all_reduce_rms_norm`](Self::all_reduce_rms_norm).
+    #[track_caller]
+    pub fn all_gather_rms_norm<T: Element>(
+        &self,
+        input: &impl DeviceRef<T>,
+        output: &mut impl DeviceMut<T>,
+        hidden: usize,
+        norm: DeviceRowNorm<'_, T>,
+    ) -> Result<(), Error> {
+        let (input, output) = (input.lend(self.stream)?, output.lend_mut(self.stream)?);
+        self.norm_rows(CollectiveKind::AllGather, Memory { input: Some(&input), output: &output }, hidden, norm)
+    }
+
+    /// [`all_gather_rms_norm`](Self::all_gather_rms_norm) with one memory for input and output: rank r has its rows in part r of `buffer`.
+    ///
+    /// # Errors
+    /// As [`all_reduce_rms_norm`](Self::all_reduce_rms_norm).
+    #[track_caller]
+    pub fn all_gather_rms_norm_in_place<T: Element>(
+        &self,
+        buffer: &mut impl DeviceMut<T>,
+        hidden: usize,
+        norm: DeviceRowNorm<'_, T>,
+    ) -> Result<(), Error> {
+        let buffer = buffer.lend_mut(self.stream)?;
+        self.norm_rows(CollectiveKind::AllGather, Memory { input: None, output: &buffer }, hidden, norm)
+    }
+
     #[track_caller]
     fn norm_rows<T: Element>(
         &self,
@@ -92,12 +126,17 @@ impl OnStream<'_> {
         norm: DeviceRowNorm<'_, T>,
     ) -> Result<(), Error> {
         let (communicator, stream) = (self.communicator, self.stream);
+        let form = norm.form();
         let norm = norm.lend(stream)?;
         let rank = communicator.rank();
         let output = memory.output.len::<T>();
         let lengths = Lengths { input: memory.input.map(Lent::len::<T>), output, hidden };
         let (count, row) = lengths.check(collective, rank, communicator.num_ranks())?;
-        norm.check(rank, T::TYPE, output as u64, hidden as u64)?;
+        let own = match collective {
+            CollectiveKind::AllGather => count / communicator.num_ranks() as usize,
+            _ => output,
+        };
+        norm.check(rank, T::TYPE, own as u64, hidden as u64)?;
         let request = communicator.request::<T>(collective, count);
         let request = Request { in_place: memory.input.is_none(), ..request };
         settle(communicator, stream);
@@ -108,7 +147,7 @@ impl OnStream<'_> {
             let is_first = calls.devices.connection.is_none();
             let _part = is_first.then(|| enter_call(1, || communicator.describe(&request)));
             let (connection, call) = self.begin(calls, place)?;
-            connection.serve_rows(&call, request, row, memory, &norm)
+            connection.serve_rows(&call, request, (row, form), memory, &norm)
         })
     }
 }
@@ -119,14 +158,14 @@ impl Connection {
         &mut self,
         call: &DeviceCall<'_>,
         request: Request,
-        hidden: u32,
+        (hidden, form): (u32, RowForm),
         memory: Memory<'_>,
         norm: &LentRows<'_>,
     ) -> Result<(), Error> {
         self.last = None;
         self.check(call.stream)?;
         let request = self.on_device(Request { registered: false, ..request });
-        self.post(Kind::RowNorm(request, hidden, call.communicator.row_accumulator), call)?;
+        self.post(Kind::RowNorm(request, hidden, call.communicator.row_accumulator, form), call)?;
         if request.bytes == 0 {
             return self.tell_other_nodes();
         }
@@ -144,7 +183,7 @@ pub(super) fn decide(rank: u32, request: &Request, hidden: u32) -> Result<(Arc<A
     let group = rows.next_power_of_two().min(MAX_GROUP.min(request.max_blocks).into()) as usize;
     // The largest power of two, since every number is another plan.
     let group = 1 << group.max(1).ilog2();
-    let Choice { algorithm, plan } = choose(request, group, 8.min(request.max_blocks)).map_err(|message| {
+    let Choice { algorithm, plan } = choose(request, group, 8.min(request.max_blocks), false).map_err(|message| {
         let request = request.to_string();
         Error::NoPlan { rank, request, message }
     })?;
