@@ -226,16 +226,18 @@ impl OnDevice<'_> {
     fn norm_rows(&self, call: &RowNormCall) -> Result<(), Failure> {
         let comm = self.comm.with_row_accumulator(call.accumulator());
         let (on, output) = (comm.on(self.stream), &call.output);
-        // The call reports other lengths.
-        let is_whole = call.input.bytes == output.bytes;
-        let in_place = is_whole && self.form(CollectiveKind::AllReduce, &call.input, output, output)?;
+        let own = call.own(&comm);
+        let in_place = match &own {
+            Some(own) => self.form(call.kind(), &call.input, own, output)?,
+            None => false,
+        };
         // Other outputs are written before the last row of the input is read.
         let mut input = call.input;
         if call.others_overlap_input() {
             input = self.temporary(0, input.bytes)?;
             self.copy(&call.input, &input)?;
         }
-        let input = self.input(&input, output, output, in_place)?;
+        let input = self.input(&input, &own.unwrap_or(*output), output, in_place)?;
         with_type!(output.kind.moved().0, T => {
             let (residual, gamma) = (call.residual.as_ref().map(read::<T>), call.gamma.as_ref().map(read::<T>));
             let mut sums = call.residual_out.as_ref().map(written::<T>);
@@ -255,9 +257,12 @@ impl OnDevice<'_> {
                 (Some(rows), None) => norm.quantized(rows, call.scale),
                 (None, _) => norm,
             };
-            match in_place {
-                true => on.all_reduce_rms_norm_in_place::<T>(&mut written(output), call.hidden, norm),
-                false => on.all_reduce_rms_norm::<T>(&read(&input), &mut written(output), call.hidden, norm),
+            let (input, mut output, hidden) = (read(&input), written(output), call.hidden);
+            match (call.gathers, in_place) {
+                (false, true) => on.all_reduce_rms_norm_in_place::<T>(&mut output, hidden, norm),
+                (false, false) => on.all_reduce_rms_norm::<T>(&input, &mut output, hidden, norm),
+                (true, true) => on.all_gather_rms_norm_in_place::<T>(&mut output, hidden, norm),
+                (true, false) => on.all_gather_rms_norm::<T>(&input, &mut output, hidden, norm),
             }
         })?;
         Ok(())

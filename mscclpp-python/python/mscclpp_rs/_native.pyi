@@ -109,7 +109,7 @@ class Communicator:
     def all_reduce_coalesced(
         self, tensors: Sequence[torch.Tensor], op: int, timeout: int, is_async: bool
     ) -> Work | None: ...
-    def all_reduce_rms_norm(
+    def rms_norm(
         self,
         output: torch.Tensor,
         input: torch.Tensor,
@@ -123,6 +123,7 @@ class Communicator:
         eps: float | None,
         bias: float,
         adds_in_f32: bool,
+        gathers: bool,
     ) -> None: ...
     def broadcast(self, tensor: torch.Tensor, root: int, timeout: int, is_async: bool) -> Work | None: ...
     def reduce(self, tensor: torch.Tensor, op: int, root: int, timeout: int, is_async: bool) -> Work | None: ...

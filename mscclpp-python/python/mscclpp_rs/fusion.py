@@ -1,4 +1,4 @@
-"""All-reduces whose rows are normalized in the same launch, with the names and arguments of FlashInfer's calls.
+"""Collectives whose rows are normalized in the same launch: all-reduces with the names and arguments of FlashInfer's calls, and an all-gather.
 
 The arithmetic is that of the documentation ("Fused epilogues"): a row has the same bits on every rank, on the CPU and on devices, and in every
 call, whatever the number of rows. FlashInfer's results, which use an approximate square root, differ from it in the last places. ``use_oneshot`` and what else chooses a
@@ -24,6 +24,7 @@ __all__ = [
     "allreduce_fusion",
     "create_allreduce_fusion_workspace",
     "install",
+    "rms_norm_all_gather",
 ]
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -155,14 +156,30 @@ def create_allreduce_fusion_workspace(
     return AllReduceFusionWorkspace("trtllm" if backend == "auto" else backend, of_group, name, max_token_num, hidden_dim, dtype)
 
 
-def _check(what: str, tensor: torch.Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def _check(what: str, tensor: torch.Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, call: str = "allreduce_fusion") -> None:
     """Raises `InvalidInputError` for another shape or type than expected."""
     if tensor is None:
         return
     if tensor.dtype != dtype:
-        raise InvalidInputError(f"allreduce_fusion: expected {what} of {dtype}, found {tensor.dtype}; pass {what}.to({dtype})")
+        raise InvalidInputError(f"{call}: expected {what} of {dtype}, found {tensor.dtype}; pass {what}.to({dtype})")
     if tuple(tensor.shape) != shape:
-        raise InvalidInputError(f"allreduce_fusion: expected {what} of shape {list(shape)}, found {list(tensor.shape)}")
+        raise InvalidInputError(f"{call}: expected {what} of shape {list(shape)}, found {list(tensor.shape)}")
+
+
+def _check_call(call: str, workspace: AllReduceFusionWorkspace, input: torch.Tensor, parts: int) -> None:
+    """Raises `InvalidInputError` for another workspace, or an input of other rows, of which there are as many in each of some parts."""
+    if not isinstance(workspace, AllReduceFusionWorkspace) or workspace.group_name is None:
+        found = "one that was destroyed" if isinstance(workspace, AllReduceFusionWorkspace) else type(workspace).__name__
+        raise InvalidInputError(f"{call}: expected a workspace of create_allreduce_fusion_workspace of mscclpp_rs.fusion, found {found}")
+    if input.dim() != 2 or input.dtype not in _TYPES:
+        found = f"found {input.dtype} {list(input.shape)}"
+        raise InvalidInputError(f"{call}: expected an input [tokens, hidden] of float32, float16 or bfloat16, {found}")
+    tokens, hidden = input.shape
+    _check_row(call, hidden, input.dtype)
+    if not workspace.is_buffer_size_sufficient(workspace.world_size, tokens * parts, hidden, input.dtype):
+        most = f"{workspace.max_token_num} rows of {workspace.hidden_dim} of {workspace.dtype}"
+        found = f"{tokens * parts} of {hidden} of {input.dtype}"
+        raise InvalidInputError(f"{call}: expected at most {most}, found {found}; create a larger workspace")
 
 
 def allreduce_fusion(
@@ -214,17 +231,8 @@ def allreduce_fusion(
         raise UnsupportedError(f"{call}: pattern {pattern}: {_INSTEAD[pattern]}")
     if not 0 <= pattern <= 11:
         raise InvalidInputError(f"{call}: expected a pattern of AllReduceFusionPattern, found {pattern}")
-    if not isinstance(workspace, AllReduceFusionWorkspace) or workspace.group_name is None:
-        found = "one that was destroyed" if isinstance(workspace, AllReduceFusionWorkspace) else type(workspace).__name__
-        raise InvalidInputError(f"{call}: expected a workspace of create_allreduce_fusion_workspace of mscclpp_rs.fusion, found {found}")
-    if input.dim() != 2 or input.dtype not in _TYPES:
-        found = f"found {input.dtype} {list(input.shape)}"
-        raise InvalidInputError(f"{call}: expected an input [tokens, hidden] of float32, float16 or bfloat16, {found}")
+    _check_call(call, workspace, input, 1)
     tokens, hidden = input.shape
-    _check_row(call, hidden, input.dtype)
-    if not workspace.is_buffer_size_sufficient(workspace.world_size, tokens, hidden, input.dtype):
-        most = f"{workspace.max_token_num} rows of {workspace.hidden_dim} of {workspace.dtype}"
-        raise InvalidInputError(f"{call}: expected at most {most}, found {tokens} of {hidden} of {input.dtype}; create a larger workspace")
     has_norm = pattern != AllReduceFusionPattern.kAllReduce
     is_quantized = pattern in _STATIC or pattern in _BY_ROW
     if pattern in _STATIC and scale_factor is None:
@@ -294,24 +302,91 @@ def _run(
     residual_out: torch.Tensor | None,
     quantized: torch.Tensor | None,
     scales: torch.Tensor | None,
+    gathers: bool = False,
 ) -> None:
-    """Makes the call of ``mscclpp::allreduce_fusion``."""
+    """Makes the call of ``mscclpp::allreduce_fusion``, or with ``gathers`` that of ``mscclpp::rms_norm_all_gather``."""
+    call = "rms_norm_all_gather" if gathers else "allreduce_fusion"
     backend = _BY_GROUP.get(group_name)
     if backend is None:
-        raise InvalidInputError(f"allreduce_fusion: expected a process group, found group {group_name}, which was destroyed")
+        raise InvalidInputError(f"{call}: expected a process group, found group {group_name}, which was destroyed")
     if scale_factor is not None:
         if scale_factor.numel() != 1:
-            raise InvalidInputError(f"allreduce_fusion: expected scale_factor of one element, found {list(scale_factor.shape)}")
+            raise InvalidInputError(f"{call}: expected scale_factor of one element, found {list(scale_factor.shape)}")
         scale = _read(scale_factor)
     buffers = Buffers()
     to = buffers.output(output)
     inputs = [None if tensor is None else buffers.input(tensor) for tensor in (residual, gamma)]
     outputs = [None if tensor is None else buffers.output(tensor) for tensor in (residual_out, quantized, scales)]
     (residual, gamma), (residual_out, quantized, scales) = inputs, outputs
-    backend._native.all_reduce_rms_norm(
-        to, buffers.input(input), residual, residual_out, gamma, quantized, scales, scale, input.shape[1], eps, bias, adds_in_f32
+    backend._native.rms_norm(
+        to, buffers.input(input), residual, residual_out, gamma, quantized, scales, scale, input.shape[1], eps, bias, adds_in_f32, gathers
     )
     buffers.write_back()
+
+
+def rms_norm_all_gather(
+    input: torch.Tensor,
+    workspace: AllReduceFusionWorkspace,
+    residual_in: torch.Tensor | None = None,
+    residual_out: torch.Tensor | None = None,
+    rms_gamma: torch.Tensor | None = None,
+    rms_eps: float = 1e-6,
+    weight_bias: float = 0.0,
+    norm_out: torch.Tensor | None = None,
+    quant_out: torch.Tensor | None = None,
+    scale_factor: torch.Tensor | float | None = None,
+    scale_out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Adds ``residual_in`` to this rank's rows, ``input`` ``[tokens, hidden]``, normalizes them, and returns the normalized rows of all ranks in
+    their order, ``[world_size * tokens, hidden]``: what follows a reduce-scatter in sequence parallelism.
+
+    A row has the bits that ``allreduce_fusion`` gives it. Other operands have the rows of this rank: the sums are stored in ``residual_out``; with
+    ``quant_out``, the normalized rows are also quantized, divided by ``scale_factor``, or by a scale for each row, which is stored in
+    ``scale_out``. To gather quantized rows, pass them and their scales to ``all_gather_into_tensor``. FlashInfer has no such call. ``torch.compile``
+    traces the call as the operation ``mscclpp::rms_norm_all_gather``. A call of all ranks of the group. Raises ``InvalidInputError`` for
+    shapes and types that do not match, and outputs larger than the inputs of the workspace.
+    """
+    call = "rms_norm_all_gather"
+    _check_call(call, workspace, input, getattr(workspace, "world_size", 1))
+    tokens, hidden = input.shape
+    rows = tokens * workspace.world_size
+    if norm_out is None:
+        norm_out = input.new_empty(rows, hidden)
+    if quant_out is not None and (scale_factor is None) == (scale_out is None):
+        found = "neither" if scale_out is None else "both"
+        raise InvalidInputError(f"{call}: expected scale_factor or scale_out with quant_out, found {found}")
+    if quant_out is None and not (scale_factor is None and scale_out is None):
+        raise InvalidInputError(f"{call}: expected quant_out with a scale, found None")
+    _check("norm_out", norm_out, (rows, hidden), input.dtype, call)
+    for what, tensor in (("residual_in", residual_in), ("residual_out", residual_out)):
+        _check(what, tensor, (tokens, hidden), input.dtype, call)
+    _check("rms_gamma", rms_gamma, (hidden,), input.dtype, call)
+    _check("quant_out", quant_out, (tokens, hidden), torch.float8_e4m3fn, call)
+    _check("scale_out", scale_out, (tokens, 1), torch.float32, call)
+    factor = scale_factor if isinstance(scale_factor, torch.Tensor) else None
+    scale = 1.0 if factor is not None or scale_factor is None else float(scale_factor)
+    operands = (input, residual_in, rms_gamma, factor, scale, rms_eps, weight_bias)
+    torch.ops.mscclpp.rms_norm_all_gather(*operands, workspace.group_name, norm_out, residual_out, quant_out, scale_out)
+    return norm_out
+
+
+def _run_gather(
+    input: torch.Tensor,
+    residual: torch.Tensor | None,
+    gamma: torch.Tensor | None,
+    scale_factor: torch.Tensor | None,
+    scale: float,
+    eps: float,
+    bias: float,
+    group_name: str,
+    output: torch.Tensor,
+    residual_out: torch.Tensor | None,
+    quantized: torch.Tensor | None,
+    scales: torch.Tensor | None,
+) -> None:
+    """Makes the call of ``mscclpp::rms_norm_all_gather``."""
+    operands = (input, residual, gamma, scale_factor, scale, eps, bias, False, group_name)
+    _run(*operands, output, residual_out, quantized, scales, gathers=True)
 
 
 def install() -> None:
@@ -323,7 +398,7 @@ def install() -> None:
     """
     from . import _flashinfer
 
-    _flashinfer.install({name: globals()[name] for name in __all__ if name != "install"})
+    _flashinfer.install({name: globals()[name] for name in __all__ if name not in ("install", "rms_norm_all_gather")})
 
 
 #: The operation, for as long as this object exists.
@@ -333,9 +408,16 @@ _LIBRARY.define(
     "float weight_bias, bool fp32_acc, str group_name, Tensor(a!) norm_out, Tensor(b!)? residual_out, Tensor(c!)? quant_out, "
     "Tensor(d!)? scale_out) -> ()"
 )
+_LIBRARY.define(
+    "rms_norm_all_gather(Tensor input, Tensor? residual_in, Tensor? rms_gamma, Tensor? scale_factor, float scale, float rms_eps, "
+    "float weight_bias, str group_name, Tensor(a!) norm_out, Tensor(b!)? residual_out, Tensor(c!)? quant_out, "
+    "Tensor(d!)? scale_out) -> ()"
+)
 for _key in ("CPU", "CUDA"):
     _LIBRARY.impl("allreduce_fusion", _run, _key)
+    _LIBRARY.impl("rms_norm_all_gather", _run_gather, _key)
 
 
 # Of tensors without memory it writes nothing: the shapes of its outputs are those of the tensors.
-torch.library.register_fake("mscclpp::allreduce_fusion", lambda *arguments: None, lib=_LIBRARY)
+for _name in ("allreduce_fusion", "rms_norm_all_gather"):
+    torch.library.register_fake(f"mscclpp::{_name}", lambda *arguments: None, lib=_LIBRARY)

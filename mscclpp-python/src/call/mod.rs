@@ -32,7 +32,7 @@ pub(crate) enum Call {
         tensors: Vec<View>,
         operator: Operator,
     },
-    /// An all-reduce of rows, which are normalized.
+    /// An all-reduce or all-gather of rows, which are normalized.
     RowNorm(Box<RowNormCall>),
     Broadcast {
         tensor: View,
@@ -100,7 +100,7 @@ impl Call {
         match self {
             Self::AllReduce { .. } => "all_reduce",
             Self::AllReduceList { .. } => "all_reduce_coalesced",
-            Self::RowNorm(_) => RowNormCall::NAME,
+            Self::RowNorm(call) => call.name(),
             Self::Broadcast { .. } => "broadcast",
             Self::Reduce { .. } => "reduce",
             Self::AllGather { .. } => "all_gather_into_tensor",

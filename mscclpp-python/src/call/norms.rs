@@ -1,4 +1,4 @@
-//! Reductions of rows that are normalized in the same launch.
+//! Collectives whose rows are normalized in the same launch.
 
 use mscclpp_communicator::Communicator;
 use mscclpp_core::collective::CollectiveKind;
@@ -9,7 +9,8 @@ use super::moves::{form, input_of};
 use crate::failure::Failure;
 use crate::tensor::{Kind, View};
 
-/// An all-reduce of rows of `hidden` elements, to which the residual is added and which are normalized; with no `eps`, they are not.
+/// An all-reduce of rows of `hidden` elements, to which the residual is added and which are normalized; with no `eps`, they are not. Or an
+/// all-gather, before which each rank does so with its rows.
 #[derive(Debug)]
 pub(crate) struct RowNormCall {
     pub(crate) input: View,
@@ -22,6 +23,8 @@ pub(crate) struct RowNormCall {
     pub(crate) scales: Option<View>,
     pub(crate) scale: f32,
     pub(crate) hidden: usize,
+    /// Whether rows are gathered and not added.
+    pub(crate) gathers: bool,
     pub(crate) eps: Option<f32>,
     pub(crate) bias: f32,
     /// Whether the rows of ranks are added in f32, and rounded once.
@@ -29,8 +32,24 @@ pub(crate) struct RowNormCall {
 }
 
 impl RowNormCall {
-    /// Name of the call.
-    pub(super) const NAME: &'static str = "all_reduce_rms_norm";
+    /// Returns the name of the call.
+    pub(super) const fn name(&self) -> &'static str {
+        if self.gathers { "all_gather_rms_norm" } else { "all_reduce_rms_norm" }
+    }
+
+    /// Returns the collective.
+    pub(crate) const fn kind(&self) -> CollectiveKind {
+        if self.gathers { CollectiveKind::AllGather } else { CollectiveKind::AllReduce }
+    }
+
+    /// Returns where a call in place has its input; `None` if the lengths do not match, which the call reports.
+    pub(crate) fn own(&self, comm: &Communicator) -> Option<View> {
+        let Self { input, output, .. } = *self;
+        let parts = if self.gathers { comm.num_ranks() as usize } else { 1 };
+        let begin = if self.gathers { comm.rank() as usize * input.bytes } else { 0 };
+        let is_whole = input.bytes.checked_mul(parts) == Some(output.bytes);
+        is_whole.then(|| View { address: output.address + begin, bytes: input.bytes, ..output })
+    }
 
     /// Returns the tensors besides the input, with their names, and whether the call writes them.
     fn operands(&self) -> [(&'static str, Option<&View>, bool); 6] {
@@ -66,7 +85,7 @@ impl RowNormCall {
             let Some(view) = view else { continue };
             if view.kind != expected(what) {
                 let (expected, found) = (expected(what).name(), view.kind.name());
-                return Err(Failure::invalid(Self::NAME, format!("expected {expected} for {what}, found {found}")));
+                return Err(Failure::invalid(self.name(), format!("expected {expected} for {what}, found {found}")));
             }
             let in_place = |other: &View| *what == "the output of the residual" && other.is_same(view);
             for (other, memory, _) in operands.iter().skip(at + 1).filter(|_| *is_written) {
@@ -74,7 +93,7 @@ impl RowNormCall {
                 if shared.is_some_and(|memory| !(*other == "the residual" && in_place(memory))) {
                     let message =
                         format!("expected memory of its own for {what}, found that of {other}; pass another tensor");
-                    return Err(Failure::invalid(Self::NAME, message));
+                    return Err(Failure::invalid(self.name(), message));
                 }
             }
         }
@@ -104,19 +123,26 @@ impl RowNormCall {
 
     pub(super) fn run(&self, comm: &Communicator, staging: &mut Staging) -> Result<(), Failure> {
         let comm = comm.with_row_accumulator(self.accumulator());
-        // The call reports other lengths.
-        let is_whole = self.input.bytes == self.output.bytes;
-        let in_place =
-            is_whole && form(&comm, CollectiveKind::AllReduce, &self.output, self.input.is_same(&self.output))?;
+        let own = self.own(&comm);
+        let in_place = match &own {
+            Some(own) => form(&comm, self.kind(), &self.output, self.input.address == own.address)?,
+            None => false,
+        };
         // Other outputs are written before the last row of the input is read.
         let input = match self.others_overlap_input() {
             true => copied(&self.input, staging)?,
             false => self.input,
         };
-        let input = input_of(&input, &self.output, &self.output, in_place, staging)?;
-        with_type!(self.input.kind.moved().0, T => match in_place {
-            true => comm.all_reduce_rms_norm_in_place::<T>(written(&self.output), self.hidden, self.norm()),
-            false => comm.all_reduce_rms_norm::<T>(read(&input), written(&self.output), self.hidden, self.norm()),
+        let input = input_of(&input, &own.unwrap_or(self.output), &self.output, in_place, staging)?;
+        let hidden = self.hidden;
+        with_type!(self.input.kind.moved().0, T => {
+            let (input, output, norm) = (read(&input), written(&self.output), self.norm());
+            match (self.gathers, in_place) {
+                (false, true) => comm.all_reduce_rms_norm_in_place::<T>(output, hidden, norm),
+                (false, false) => comm.all_reduce_rms_norm::<T>(input, output, hidden, norm),
+                (true, true) => comm.all_gather_rms_norm_in_place::<T>(output, hidden, norm),
+                (true, false) => comm.all_gather_rms_norm::<T>(input, output, hidden, norm),
+            }
         })?;
         Ok(())
     }

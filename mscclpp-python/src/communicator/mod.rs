@@ -204,9 +204,10 @@ impl PyCommunicator {
     }
 
     /// Adds the rows of all ranks' inputs, which have `hidden` elements, and the residual, writes the sums to `residual_out`, and the normalized
-    /// rows to the output; with no `eps`, the sums. Rows are also quantized, by `scale` or by scales that are written.
+    /// rows to the output; with no `eps`, the sums. Rows are also quantized, by `scale` or by scales that are written. With `gathers`, each rank
+    /// normalizes its own rows, and the output receives those of all ranks.
     #[expect(clippy::too_many_arguments, reason = "those of the call in Python")]
-    fn all_reduce_rms_norm(
+    fn rms_norm(
         &self,
         output: &Object<'_>,
         input: &Object<'_>,
@@ -220,6 +221,7 @@ impl PyCommunicator {
         eps: Option<f32>,
         bias: f32,
         adds_in_f32: bool,
+        gathers: bool,
     ) -> Submitted {
         let view = |tensor: &Option<Object<'_>>| tensor.as_ref().map(View::new).transpose();
         let call = RowNormCall {
@@ -235,6 +237,7 @@ impl PyCommunicator {
             eps,
             bias,
             adds_in_f32,
+            gathers,
         };
         call.check()?;
         let keep = (output, input, residual, residual_out, gamma, quantized, scales).into_pyobject(output.py())?;

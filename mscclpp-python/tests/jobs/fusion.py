@@ -6,7 +6,7 @@ from harness import RANK, SIZE, equal, run, test
 
 import mscclpp_rs
 from mscclpp_rs.fusion import AllReduceFusionPattern as Pattern
-from mscclpp_rs.fusion import allreduce_fusion, create_allreduce_fusion_workspace
+from mscclpp_rs.fusion import allreduce_fusion, create_allreduce_fusion_workspace, rms_norm_all_gather
 
 TYPES = (torch.bfloat16, torch.float16, torch.float32)
 EPS = 1e-6
@@ -98,6 +98,49 @@ def rows_have_the_bits_of_the_contract():
                 equal(scales, torch.maximum(largest / 448, torch.tensor(1 / (512 * 448))), what)
                 assert found is rows_out
                 equal(found, quantized(expected, scales), what)
+
+
+@test
+def rows_are_normalized_before_they_are_gathered():
+    for dtype in TYPES:
+        for rows, hidden in ((0, 8), (1, 8), (3, 1032), (40, 2056)):
+            workspace, what = workspace_of(SIZE * rows, hidden, dtype), f"{dtype}, {rows} rows of {hidden}"
+            residual, gamma = operands(rows, hidden, dtype)
+            sums = [(of_rank(rank, rows, hidden, dtype).float() + residual.float()).to(dtype) for rank in range(SIZE)]
+            expected = torch.cat([normalized(rows_of, gamma, 1.0) for rows_of in sums])
+            own, mine = of_rank(RANK, rows, hidden, dtype), expected[RANK * rows : (RANK + 1) * rows]
+            named = {"residual_in": residual, "rms_gamma": gamma, "weight_bias": 1.0}
+            residual_out = torch.empty_like(own)
+            equal(rms_norm_all_gather(own, workspace, residual_out=residual_out, **named), expected, what)
+            equal(residual_out, sums[RANK], what)
+            # In its part of the output, and with quantized rows and their scales.
+            output = torch.zeros(SIZE * rows, hidden, dtype=dtype)
+            part = output[RANK * rows : (RANK + 1) * rows].copy_(own)
+            quant_out, scale_out = torch.zeros(rows, hidden).to(torch.float8_e4m3fn), torch.zeros(rows, 1)
+            named |= {"norm_out": output, "quant_out": quant_out}
+            assert rms_norm_all_gather(part, workspace, scale_out=scale_out, **named) is output
+            equal(output, expected, what)
+            equal(quant_out, quantized(mine, scale_out), what)
+            output.zero_()
+            part.copy_(own)
+            rms_norm_all_gather(part, workspace, scale_factor=torch.tensor([0.25]), **named)
+            equal(quant_out, quantized(mine, 0.25), what)
+    compiled = torch.compile(lambda rows: rms_norm_all_gather(rows, workspace, rms_gamma=gamma), backend="aot_eager", fullgraph=True)
+    equal(compiled(own), rms_norm_all_gather(own, workspace, rms_gamma=gamma), "compiled")
+    for arguments, text in (
+        ({"quant_out": quant_out}, "expected scale_factor or scale_out with quant_out, found neither"),
+        ({"scale_factor": 0.5}, "expected quant_out with a scale"),
+        ({"rms_gamma": gamma[:-1]}, "expected rms_gamma of shape"),
+        ({"norm_out": own}, "expected norm_out of shape"),
+        ({"residual_in": residual.double()}, "expected residual_in of"),
+        ({"rms_eps": -1.0}, "expected a finite number that is not negative"),
+    ):
+        try:
+            rms_norm_all_gather(own, workspace, **arguments)
+        except (mscclpp_rs.InvalidInputError, RuntimeError) as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(f"{arguments} accepted")
 
 
 @test
