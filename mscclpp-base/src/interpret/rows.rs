@@ -167,6 +167,13 @@ impl RowForm {
     pub fn new(eps: Option<f32>, bias: f32, gamma: bool, residual: bool) -> Self {
         Self { eps: eps.map(f32::to_bits), bias: bias.to_bits(), gamma, residual }
     }
+
+    /// Returns a number that differs for most forms, the same in every process.
+    pub fn number(&self) -> u32 {
+        let passed = u32::from(self.gamma) << 1 | u32::from(self.residual);
+        let words = [self.eps.unwrap_or(u32::MAX), self.bias, passed];
+        words.into_iter().fold(0x811c_9dc5, |hash: u32, word| (hash ^ word).wrapping_mul(0x0100_0193).rotate_left(13))
+    }
 }
 
 impl fmt::Display for RowForm {

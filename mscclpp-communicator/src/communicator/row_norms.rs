@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mscclpp_algorithms::{self as algorithms, BuiltinAlgorithm};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
-use mscclpp_base::interpret::{RowForm, RowNorm};
+use mscclpp_base::interpret::RowNorm;
 use mscclpp_base::message::Message;
 use mscclpp_base::numeric::AccumType;
 use mscclpp_core::collective::CollectiveKind;
@@ -171,11 +171,9 @@ impl Communicator {
                 let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
                 Ok::<_, Error>((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
             };
-            let (plan, counters) = calls.norms.get(
-                &(u64::from(variant(row, accumulate)) | hash_of(&form) << 32, request),
-                prepare,
-                drop,
-            )?;
+            // Ranks whose forms differ prepare plans of other names, which is an error on all ranks.
+            let variant = u64::from(variant(row, accumulate)) | u64::from(form.number()) << 32;
+            let (plan, counters) = calls.norms.get(&(variant, request), prepare, drop)?;
             let started = counters.start();
             match buffers {
                 Buffers::Separate(input, output) => plan.launch_rows(input, output, norm)?,
@@ -190,13 +188,6 @@ impl Communicator {
 /// Returns the number of plans for rows of `hidden` elements, which are added in a type.
 pub(super) fn variant(hidden: u32, accumulate: AccumType) -> u32 {
     hidden * ACCUMULATORS + accumulate as u32
-}
-
-/// Returns a number that differs for most forms. Ranks whose forms differ prepare differently named plans, which is an error on all
-/// ranks; forms of one number share the plan, which is the same for all.
-fn hash_of(form: &RowForm) -> u64 {
-    // The same in every process.
-    form.to_string().bytes().fold(0x811c_9dc5, |hash: u64, byte| (hash ^ u64::from(byte)) * 0x0100_0193 & 0xffff_ffff)
 }
 
 /// Returns the name of the call.

@@ -42,7 +42,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 82] = [
+    let tests: [(&str, Test); 83] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -101,6 +101,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
             row_norms::transformer_block_has_the_same_bits_fused_and_unfused,
         ),
         ("mistakes_of_row_norms_are_reported", row_norms::mistakes_are_reported),
+        ("different_row_norms_of_ranks_are_reported", row_norms::different_norms_of_ranks_are_reported),
         ("a_rank_that_does_not_come_is_named", transfers::a_rank_that_does_not_come_is_named),
         ("calls_without_elements_are_compared", empty_calls::calls_without_elements_are_compared),
         (

@@ -178,6 +178,34 @@ pub(super) fn transformer_block_has_the_same_bits_fused_and_unfused(seed: u64) -
     })
 }
 
+/// One rank passes a residual, or another eps, that the other one does not pass.
+pub(super) fn different_norms_of_ranks_are_reported(seed: u64) -> Result<(), Failed> {
+    for other in 0..2 {
+        let results = each_on(machine_options(seed, 0, false), 2, 2, group_options(5), |comm, device| {
+            let (stream, rank) = (device.stream()?, comm.rank());
+            let on = comm.on(&stream);
+            let from = DeviceVec::from_slice(device, &input(rank, 2))?;
+            let mut to = DeviceVec::<f32>::new(device, 2 * HIDDEN)?;
+            let residual = DeviceVec::<f32>::new(device, 2 * HIDDEN)?;
+            for eps in [f32::NAN, -1.0] {
+                let found = on.all_reduce_rms_norm(&from, &mut to, HIDDEN, DeviceRowNorm::new(eps));
+                assert!(matches!(&found, Err(Error::Rows(RowsError::Number { number: "eps", .. }))), "{found:?}");
+            }
+            let norm = match (rank, other) {
+                (1, 0) => DeviceRowNorm::new(0.0),
+                (1, _) => DeviceRowNorm::new(0.5).residual(&residual),
+                _ => DeviceRowNorm::new(0.0).residual(&residual),
+            };
+            let different = on.all_reduce_rms_norm(&from, &mut to, HIDDEN, norm);
+            let error = failure(different.and_then(|()| on.synchronize()))?;
+            assert!(error.to_string().contains("with residual, without gamma, eps 0"), "{error}");
+            Ok(())
+        });
+        results.into_iter().collect::<Result<(), Failed>>()?;
+    }
+    Ok(())
+}
+
 /// Wrong lengths are reported before other ranks wait for the call, and calls that differ are reported by a rank.
 pub(super) fn mistakes_are_reported(seed: u64) -> Result<(), Failed> {
     let results = each_on(machine_options(seed, 0, false), 2, 2, group_options(5), |comm, device| {

@@ -514,7 +514,7 @@ Right:
         p.expect(rank.output().chunk(0), rank.input().chunk(1));
 ```"#;
     ShortChunk = "M0227" "short-chunk": "data on its way is not stored in a chunk of an input or output that may be shorter than those from which and to which it is moved",
-        r#"A message may have any number of elements. Where they do not divide evenly, chunks at the end of inputs and outputs are shorter than others, or empty: what is written past the end of a buffer is discarded, and what is read there is zero. Data of input chunk i that an output chunk o requires must therefore not pass through a chunk of an input or output with a greater number than both. (For all-gather, reduce-scatter and all-to-all these are the numbers within the part of a rank.) Chunks of scratch have equal lengths at all counts.
+        r#"A message may have any number of elements. Where they do not divide evenly, chunks at the end of inputs and outputs are shorter than others, or empty: what is written past the end of a buffer is discarded, and what is read there is zero. Data of input chunk i that an output chunk o requires must therefore not pass through a chunk of an input or output with a greater number than both. (For all-gather, reduce-scatter and all-to-all these are the numbers within the part of a rank.) Chunks of scratch have equal lengths at all counts. Nor does a custom collective normalize rows of a chunk into one with a lower number, which may have more of them.
 
 Wrong: with one element, chunk 1 is empty, so chunk 0 of the output receives nothing:
 
