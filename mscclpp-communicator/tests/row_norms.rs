@@ -165,7 +165,7 @@ fn wrong_lengths_are_rejected() {
         assert!(matches!(call(16, 3), Err(Error::Length { what: "the input", found: 16, .. })));
         assert!(matches!(call(16, 2), Err(Error::Rows(_))));
         call(16, 4).expect("the communicator is usable");
-        let mut gather = |input: usize, output: usize, hidden: usize| {
+        let gather = |input: usize, output: usize, hidden: usize| {
             comm.all_gather_rms_norm(&[0.0_f32; 16][..input], &mut [0.0; 32][..output], hidden, RowNorm::new(0.0))
         };
         assert!(matches!(gather(16, 31, 4), Err(Error::Length { what: "the output", found: 31, .. })));

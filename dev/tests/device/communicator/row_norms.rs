@@ -92,7 +92,12 @@ pub(super) fn rows_have_the_bits_of_calls_on_slices(seed: u64) -> Result<(), Fai
 }
 
 pub(super) fn compiled_kernels_normalize_rows(seed: u64) -> Result<(), Failed> {
-    on_devices(seed, 2, 2, |comm, device| {
+    compiled_kernels_of(seed, 1)?;
+    compiled_kernels_of(seed, 2)
+}
+
+fn compiled_kernels_of(seed: u64, ranks: u32) -> Result<(), Failed> {
+    on_devices(seed, ranks, ranks, |comm, device| {
         comm.set_kernel_policy(KernelPolicy::Wait);
         let stream = device.stream()?;
         let on = comm.on(&stream);
@@ -103,6 +108,13 @@ pub(super) fn compiled_kernels_normalize_rows(seed: u64) -> Result<(), Failed> {
         let mut expected = vec![0.0; 4 * HIDDEN];
         comm.all_reduce_rms_norm(&input(comm.rank(), 4), &mut expected, HIDDEN, RowNorm::new(1e-6))?;
         assert_eq!(to.to_vec()?, expected);
+        // Neither of these adds anything: norms alone make a kernel depend on the type.
+        let total = 4 * HIDDEN * comm.num_ranks() as usize;
+        let (mut all, mut expected) = (DeviceVec::new(device, total)?, vec![0.0; total]);
+        on.all_gather_rms_norm(&from, &mut all, HIDDEN, DeviceRowNorm::new(1e-6))?;
+        on.synchronize()?;
+        comm.all_gather_rms_norm(&input(comm.rank(), 4), &mut expected, HIDDEN, RowNorm::new(1e-6))?;
+        assert_eq!(all.to_vec()?, expected);
         Ok(())
     })
 }

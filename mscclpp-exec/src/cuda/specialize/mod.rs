@@ -291,7 +291,7 @@ pub fn specialized_source(plan: &Plan, message: Message) -> Result<(Source, Vec<
     Ok((source(&shapes, Constants::new(&program, &params, false))?, shapes.blocks))
 }
 
-/// Generates the source. That of a plan which does not depend on the type, as it combines no elements and counts none, is the same for all.
+/// Generates the source. That of a plan which does not depend on the type, as it combines, normalizes and counts no elements, is the same for all.
 fn source(shapes: &Shapes, constants: Constants) -> Result<Source, NotSpecialized> {
     let Constants { dtype, accumulate, reduce, combines } = constants;
     let names = type_names(dtype, accumulate).ok_or(Error::UnsupportedAccumulator { dtype, accumulate });

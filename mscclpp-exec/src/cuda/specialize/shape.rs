@@ -92,13 +92,13 @@ impl Shapes {
         Ok(Self { shapes, blocks })
     }
 
-    /// Returns whether an operation combines or counts elements, whose type its code depends on.
+    /// Returns whether an operation combines, normalizes or counts elements, whose type its code depends on.
     pub(super) fn depend_on_type(&self) -> bool {
         use abi::Opcode as Is;
         let is_typed = |op: &Op| {
             // One source that is stored to many destinations is no combination; a copy through a switch may be.
             let combines = op.switched.contains(&true) || op.opcode == Is::REDUCE && op.srcs > 1;
-            combines || matches!(op.opcode, Is::SWITCH | Is::EXCHANGE_COUNTS | Is::COPY_COUNTED)
+            combines || matches!(op.opcode, Is::SWITCH | Is::ROW_NORM | Is::EXCHANGE_COUNTS | Is::COPY_COUNTED)
         };
         self.shapes.iter().flatten().any(is_typed)
     }
