@@ -115,7 +115,8 @@ static ALL: &[BuiltinAlgorithm] = &[
 ];
 
 /// The algorithms whose sizes are counts, which launches pass.
-static COUNTED: &[BuiltinAlgorithm] = &[alltoallv::pull::ENTRY, alltoallv::direct::ENTRY, alltoallv::staged::ENTRY];
+static COUNTED: &[BuiltinAlgorithm] =
+    &[alltoallv::pull::ENTRY, alltoallv::direct::ENTRY, alltoallv::staged::ENTRY, alltoallv::ports::ENTRY];
 
 /// Returns the algorithms whose sizes are counts, which launches pass; [`all`] does not contain them.
 pub fn counted() -> &'static [BuiltinAlgorithm] {

@@ -4,7 +4,7 @@
 //! maximum C of the launch, and for every sequence of launches with tables of their own.
 //!
 //! At full counts, a counted operation processes its whole chunk, and `counts` is a relaxed signal to every rank and a
-//! relaxed wait for every rank, followed by a block sync ([`at_full_counts`]).
+//! relaxed wait for every rank, followed by a block sync ([`at_full_counts`]): over ports for ranks of other nodes.
 //!
 //! # What the rule checks
 //!
@@ -14,7 +14,7 @@
 //!    all-to-all-v, chunk r of rank s's input and chunk s of rank r's output have the count of s and r (M0231).
 //! 3. The plan is for messages of all sizes from 0 on, out of place, with an alignment of 1; a custom collective takes dividing
 //!    counts only. Counted operations are outside of pipelines and have operands of one chunk, and those on scratch
-//!    are not divided among thread blocks. An all-to-all-v has a chunk for each rank. All ranks are on one node (M0232).
+//!    are not divided among thread blocks. An all-to-all-v has a chunk for each rank (M0232).
 //!
 //! # Why this is sound
 //!
@@ -41,13 +41,18 @@
 //! output chunk that must hold an input chunk holds its S(e) elements, each copied, none uninitialized (M0214 to M0217).
 //! Elements from S(e) on are neither read nor written.
 //!
+//! *Ports.* A put through a port processes the elements that its thread block has computed from the table when it queues the put, and
+//! every element after that, as the put at full counts does. So it is one more operation of its class. Where it is sent to another node,
+//! the sender names the bytes of the destination: it has the table, the receiver may not have it yet.
+//!
 //! *Launches.* Nothing above uses the table of an earlier launch, and conflicts between two launches are conflicts within
 //! a chunk of full length, or of the packed bytes of a buffer of the caller, which all other ranks have left when
 //! its rank ends the launch (M0212, M0213 at full counts: every access to a caller's buffer is within a chunk of it).
 //! A scratch chunk is at the same place for all tables, and by 3 every operation on it processes elements from 0 on, so an
 //! access of one launch to S(e) elements and one of the next to S'(e) elements conflict only where both at full counts do. The
 //! rows of two successive launches are in different memory; a rank gives the row of the launch after the next one when
-//! all have begun the next, and so have ended this one.
+//! all have begun the next, and so have ended this one. A rank ends a launch after it has received all rows that ranks of other nodes
+//! send to it, so a row never arrives in memory of a later launch.
 //!
 //! *Bounds.* Executors compare the table with C and its sums with the lengths of buffers before the first counted
 //! operation, on every rank with the same result, and use a table of zeros where it exceeds them: also a table with entries from 0
@@ -112,11 +117,6 @@ impl<'p> Rule<'p> {
                 plan.buffer_alignment != 1,
                 format!("has a buffer alignment of {} bytes, expected 1", plan.buffer_alignment),
                 "write `buffer_alignment = 1`",
-            ),
-            (
-                plan.ranks_per_node != 0 && (plan.ranks_per_node as usize) < ranks,
-                format!("has {} ranks per node, expected all {ranks}", plan.ranks_per_node),
-                "remove `ranks_per_node`",
             ),
             (
                 kind == CollectiveKind::AllToAllV && chunks as usize != ranks,
@@ -311,35 +311,28 @@ fn is_after(plan: &PlanTree, exchange: &LocatedOp, at: &LocatedOp) -> bool {
 }
 
 /// Returns a plan that the rule accepts, or any other one, at full counts: each exchange of counts is a relaxed signal to
-/// every rank and a relaxed wait for every rank, over channels that nothing else uses.
+/// every rank and a relaxed wait for every rank, over channels that nothing else uses: ports to ranks of other nodes.
 pub(super) fn at_full_counts(plan: &PlanTree) -> PlanTree {
     let mut full = plan.clone();
     let ranks = plan.ranks.len() as u32;
-    let added = ranks.saturating_sub(1);
-    let channels: Vec<BTreeMap<u32, usize>> = plan.ranks.iter().map(channels_to).collect();
+    let channels = KINDS.map(|kind| plan.ranks.iter().map(|rank| channels_to(rank, kind)).collect::<Vec<_>>());
     for (rank, tables) in (0..).zip(&mut full.ranks) {
-        let peers = (0..ranks).filter(|peer| *peer != rank);
-        let count = |one: u32, other: u32| channels[one as usize].get(&other).copied().unwrap_or(0);
-        // Of two ranks that have unequally many channels to each other, those that lack a counterpart get one, so that the last two
-        // channels are a pair.
-        let lacking = |peer: u32| count(peer, rank).saturating_sub(count(rank, peer));
-        let lacking = peers.clone().flat_map(|peer| std::iter::repeat_n(peer, lacking(peer)));
-        let more: Vec<u32> = lacking.chain(peers).collect();
-        let known = match tables.channels.iter_mut().find_map(|table| match table {
-            ChannelTable::Memory(known) => Some(known),
-            _ => None,
-        }) {
-            Some(known) => {
-                known.extend(more);
-                known.len()
+        let mut hidden = KINDS.map(|_| 0..0);
+        for ((kind, channels), hidden) in KINDS.into_iter().zip(&channels).zip(&mut hidden) {
+            let peers = (0..ranks).filter(|peer| *peer != rank && exchange_kind(plan, rank, *peer) == kind);
+            let count = |one: u32, other: u32| channels[one as usize].get(&other).copied().unwrap_or(0);
+            // Of two ranks that have unequally many channels to each other, those that lack a counterpart get one, so that the
+            // last two channels are a pair.
+            let lacking = |peer: u32| count(peer, rank).saturating_sub(count(rank, peer));
+            let lacking = peers.clone().flat_map(|peer| std::iter::repeat_n(peer, lacking(peer)));
+            let more: Vec<u32> = lacking.chain(peers.clone()).collect();
+            if more.is_empty() {
+                continue;
             }
-            None => {
-                let len = more.len();
-                tables.channels.push(ChannelTable::Memory(more));
-                len
-            }
-        };
-        let hidden = known as u32 - added..known as u32;
+            let Some(known) = channels_of(tables, kind) else { continue };
+            known.extend(more);
+            *hidden = (known.len() - peers.count()) as u32..known.len() as u32;
+        }
         for (number, block) in tables.blocks.iter_mut().enumerate() {
             // Findings keep the positions of the plan.
             for (index, op) in block.ops.iter_mut().enumerate() {
@@ -348,25 +341,29 @@ pub(super) fn at_full_counts(plan: &PlanTree) -> PlanTree {
             if !block.ops.iter().any(|op| op.kind == OpKind::ExchangeCounts) {
                 continue;
             }
-            let first = block.channels(ChannelKind::Memory).len() as u32;
-            match block.channels.iter_mut().find(|(kind, _)| *kind == ChannelKind::Memory) {
-                Some((_, known)) => known.extend(hidden.clone()),
-                None => block.channels.push((ChannelKind::Memory, BlockTable::from_iter(hidden.clone()))),
+            let mut used = Vec::new();
+            for (kind, hidden) in KINDS.into_iter().zip(&hidden).filter(|(_, hidden)| !hidden.is_empty()) {
+                let first = block.channels(kind).len() as u32;
+                match block.channels.iter_mut().find(|(known, _)| *known == kind) {
+                    Some((_, known)) => known.extend(hidden.clone()),
+                    None => block.channels.push((kind, BlockTable::from_iter(hidden.clone()))),
+                }
+                used.push((kind, first..first + hidden.len() as u32));
             }
             let expand = |op: Op| {
                 if op.kind != OpKind::ExchangeCounts {
                     return vec![op];
                 }
-                let sync = |kind| Op {
-                    channel: Some(ChannelKind::Memory),
-                    ids: (first..first + added).collect(),
-                    ..Op::new(kind, op.origin)
+                let sync = |sync: OpKind| {
+                    let sync = move |(kind, ids): &(ChannelKind, std::ops::Range<u32>)| Op {
+                        channel: Some(*kind),
+                        ids: ids.clone().collect(),
+                        ..Op::new(sync, op.origin)
+                    };
+                    used.iter().map(sync)
                 };
-                let mut ops = vec![Op::new(OpKind::Nop, op.origin)];
-                if added > 0 {
-                    ops.splice(0..0, [sync(OpKind::RelaxedSignal), sync(OpKind::RelaxedWait)]);
-                }
-                ops
+                let signals = sync(OpKind::RelaxedSignal).chain(sync(OpKind::RelaxedWait));
+                signals.chain([Op::new(OpKind::Nop, op.origin)]).collect()
             };
             block.ops = std::mem::take(&mut block.ops).into_iter().flat_map(expand).collect();
         }
@@ -374,10 +371,36 @@ pub(super) fn at_full_counts(plan: &PlanTree) -> PlanTree {
     full
 }
 
-/// Returns the number of a rank's memory channels to each peer.
-fn channels_to(rank: &RankPlan) -> BTreeMap<u32, usize> {
+/// The kinds of channels that represent an exchange.
+const KINDS: [ChannelKind; 2] = [ChannelKind::Memory, ChannelKind::Port];
+
+/// Returns the kind of channel that represents the exchange of counts between two ranks: only ports connect nodes.
+fn exchange_kind(plan: &PlanTree, one: u32, other: u32) -> ChannelKind {
+    let per_node = if plan.ranks_per_node == 0 { u32::MAX } else { plan.ranks_per_node };
+    if one / per_node == other / per_node { ChannelKind::Memory } else { ChannelKind::Port }
+}
+
+/// Returns the peers of a rank's channels of a kind, `Memory` or `Port`.
+fn channels_of(rank: &mut RankPlan, kind: ChannelKind) -> Option<&mut Vec<u32>> {
+    let is_wanted = |table: &ChannelTable| match table {
+        ChannelTable::Memory(_) => kind == ChannelKind::Memory,
+        ChannelTable::Port(_) => kind == ChannelKind::Port,
+        ChannelTable::Switch { .. } => false,
+    };
+    if !rank.channels.iter().any(is_wanted) {
+        let new = if kind == ChannelKind::Port { ChannelTable::Port } else { ChannelTable::Memory };
+        rank.channels.push(new(Vec::new()));
+    }
+    match rank.channels.iter_mut().find(|table| is_wanted(table))? {
+        ChannelTable::Memory(peers) | ChannelTable::Port(peers) => Some(peers),
+        ChannelTable::Switch { .. } => None,
+    }
+}
+
+/// Returns the number of a rank's channels of a kind to each peer.
+fn channels_to(rank: &RankPlan, kind: ChannelKind) -> BTreeMap<u32, usize> {
     let mut counts = BTreeMap::new();
-    for peer in rank.peers(ChannelKind::Memory) {
+    for peer in rank.peers(kind) {
         *counts.entry(*peer).or_default() += 1;
     }
     counts

@@ -57,6 +57,7 @@ fn further_keys(kind: OpKind) -> &'static str {
             "instead of operands `buffer_type`, `buffer_offset`, `size`, `dst_chunk`, one of `channel_ids`"
         }
         (OpKind::Pipeline, _) => "`iter_context`, `ops`",
+        (kind, IdList::ChannelPerPortDestination) if kind.is_counted() => "`count`, `channel_ids` on ports",
         (kind, _) if kind.is_counted() && kind.is_data() => "`count`",
         (_, IdList::Nothing) => "",
         (_, IdList::Channels | IdList::ChannelPerPair) => "`channel_ids`",

@@ -2,6 +2,7 @@
 //! runs are those of the plan with this table, by other reasoning than that of the rule `counted`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::plan::raw::{
@@ -24,31 +25,57 @@ pub fn at_counts(plan: &PlanTree, counts: &[Vec<u32>], max: u32) -> Option<PlanT
         for chunks in [&mut tables.input_chunks, &mut tables.output_chunks, &mut tables.scratch_chunks] {
             *chunks = chunks.checked_mul(max)?;
         }
-        // Channels to all ranks come first, so the numbers of all others grow.
-        let peers: Vec<u32> = (0..ranks).filter(|peer| *peer != rank).collect();
-        let added = peers.len() as u32;
-        match tables.channels.iter_mut().find(|table| matches!(table, ChannelTable::Memory(_))) {
-            Some(ChannelTable::Memory(known)) => *known = [peers, std::mem::take(known)].concat(),
-            _ => tables.channels.push(ChannelTable::Memory(peers)),
+        // Channels to all ranks, by ports to those of other nodes, come first, so the numbers of all others grow.
+        let mut added = [0, 0];
+        for ((kind, new), added) in KINDS.into_iter().zip(&mut added) {
+            let peers: Vec<u32> =
+                (0..ranks).filter(|peer| *peer != rank && exchange_kind(plan, rank, *peer) == kind).collect();
+            *added = peers.len() as u32;
+            if peers.is_empty() {
+                continue;
+            }
+            let known = tables.channels.iter_mut().find_map(|table| match (table, kind) {
+                (ChannelTable::Memory(known), ChannelKind::Memory) | (ChannelTable::Port(known), ChannelKind::Port) => {
+                    Some(known)
+                }
+                _ => None,
+            });
+            match known {
+                Some(known) => *known = [peers, std::mem::take(known)].concat(),
+                None => tables.channels.push(new(peers)),
+            }
         }
         for (block, original) in tables.blocks.iter_mut().zip(&plan.ranks[rank as usize].blocks) {
-            if !block.channels.iter().any(|(kind, _)| *kind == ChannelKind::Memory) {
-                block.channels.push((ChannelKind::Memory, BlockTable::new()));
+            let mut exchange = Vec::new();
+            for ((kind, _), added) in KINDS.into_iter().zip(added).filter(|(_, added)| *added > 0) {
+                if !block.channels.iter().any(|(known, _)| *known == kind) {
+                    block.channels.push((kind, BlockTable::new()));
+                }
+                let numbers = &mut block.channels.iter_mut().find(|(known, _)| *known == kind)?.1;
+                for number in numbers.iter_mut() {
+                    *number = number.checked_add(added)?;
+                }
+                let first = numbers.len() as u32;
+                numbers.extend(0..added);
+                exchange.push((kind, first..first + added));
             }
-            let numbers =
-                block.channels.iter_mut().find(|(kind, _)| *kind == ChannelKind::Memory).map(|entry| &mut entry.1)?;
-            for number in numbers.iter_mut() {
-                *number = number.checked_add(added)?;
-            }
-            let first = numbers.len() as u32;
-            numbers.extend(0..added);
             block.ops = Vec::new();
             for op in &original.ops {
-                block.ops.extend(table.op(rank, original, op, first, added)?);
+                block.ops.extend(table.op(rank, original, op, &exchange)?);
             }
         }
     }
     Some(fixed)
+}
+
+/// The kinds of channels of an exchange, and their tables.
+const KINDS: [(ChannelKind, fn(Vec<u32>) -> ChannelTable); 2] =
+    [(ChannelKind::Memory, ChannelTable::Memory), (ChannelKind::Port, ChannelTable::Port)];
+
+/// Returns the kind of channel of the exchange between two ranks.
+fn exchange_kind(plan: &PlanTree, one: u32, other: u32) -> ChannelKind {
+    let node = |rank: u32| rank.checked_div(plan.ranks_per_node).unwrap_or(0);
+    if node(one) == node(other) { ChannelKind::Memory } else { ChannelKind::Port }
 }
 
 /// Maximum number of chunks of an expectation: each becomes an expectation of its own.
@@ -78,18 +105,22 @@ impl Table<'_> {
         }
     }
 
-    fn op(&self, rank: u32, block: &ThreadBlock, op: &Op, first: u32, added: u32) -> Option<Vec<Op>> {
-        let relaxed = |kind| {
-            let ids = (first..first + added).collect();
-            Op { channel: Some(ChannelKind::Memory), ids, ..Op::new(kind, op.origin) }
-        };
+    /// `exchange`: the thread block's channels to all ranks.
+    fn op(&self, rank: u32, block: &ThreadBlock, op: &Op, exchange: &[(ChannelKind, Range<u32>)]) -> Option<Vec<Op>> {
         if op.body.is_some() {
             return None;
         }
         if op.kind == OpKind::ExchangeCounts {
-            let sync = Op::new(OpKind::Nop, op.origin);
-            let exchange = [relaxed(OpKind::RelaxedSignal), relaxed(OpKind::RelaxedWait)];
-            return Some(if added == 0 { vec![sync] } else { exchange.into_iter().chain([sync]).collect() });
+            let relaxed = |relaxed: OpKind| {
+                let over = move |(kind, ids): &(ChannelKind, Range<u32>)| Op {
+                    channel: Some(*kind),
+                    ids: ids.clone().collect(),
+                    ..Op::new(relaxed, op.origin)
+                };
+                exchange.iter().map(over)
+            };
+            let signals = relaxed(OpKind::RelaxedSignal).chain(relaxed(OpKind::RelaxedWait));
+            return Some(signals.chain([Op::new(OpKind::Nop, op.origin)]).collect());
         }
         let mut fixed = op.clone();
         let Some(count) = op.count else {
@@ -106,7 +137,7 @@ impl Table<'_> {
             let (owner, buffer) = match operand.buffer {
                 BufferRef::Local(buffer) => (rank, buffer),
                 BufferRef::Remote(index) => {
-                    let number = *block.remote_buffers(ChannelKind::Memory).get(index as usize)?;
+                    let number = *block.remote_buffers(op.channel?).get(index as usize)?;
                     let remote = self.plan.ranks[rank as usize].remote_buffers.get(number as usize)?;
                     peer = Some(remote.rank);
                     (remote.rank, remote.buffer)
@@ -123,8 +154,11 @@ impl Table<'_> {
         };
         if fixed.kind == OpKind::Get {
             // The channel to that rank among those to all.
-            let peer = peer?;
-            fixed.ids.push(first.checked_add(peer)? - u32::from(peer > rank));
+            let peer = peer.filter(|peer| exchange_kind(self.plan, rank, *peer) == ChannelKind::Memory)?;
+            let before = (0..peer)
+                .filter(|other| *other != rank && exchange_kind(self.plan, rank, *other) == ChannelKind::Memory);
+            let (_, ids) = exchange.iter().find(|(kind, _)| *kind == ChannelKind::Memory)?;
+            fixed.ids.push(ids.start.checked_add(before.count() as u32)?);
         }
         Some(if size == 0 { Vec::new() } else { vec![fixed] })
     }

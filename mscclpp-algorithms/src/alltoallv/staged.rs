@@ -8,8 +8,8 @@ use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
 /// Every rank puts its part for each rank into that rank's scratch, and copies what it has received to its output.
 ///
-/// One thread block per rank: the first one exchanges counts, and a barrier tells the others. Other ranks access scratch only, so that
-/// input and output may be any memory.
+/// On any number of nodes, through ports between them. One thread block per rank: the first one exchanges counts, and a barrier tells
+/// the others. Other ranks access scratch only, so that input and output may be any memory.
 #[collective(AllToAllV, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn alltoallv_staged(p: &Program) {
     let ranks = p.num_ranks();
@@ -25,10 +25,20 @@ pub fn alltoallv_staged(p: &Program) {
                 rank.copy_counted(to, from, rank, rank, step);
                 continue;
             }
-            let channel = rank.memory_channel(peer);
-            channel.put_counted(scratch[peer.id()].chunk(id), from, rank, peer, step);
-            channel.handshake(step).sync(BlockSync::Both);
-            rank.copy_counted(to, scratch[id].chunk(peer.id()), peer, rank, step);
+            let theirs = scratch[peer.id()].chunk(id);
+            if peer.node() == rank.node() {
+                let channel = rank.memory_channel(peer);
+                channel.put_counted(theirs, from, rank, peer, step);
+                channel.handshake(step).sync(BlockSync::Both);
+                rank.copy_counted(to, scratch[id].chunk(peer.id()), peer, rank, step);
+            } else {
+                let channel = rank.port_channel(peer);
+                channel.put_counted(theirs, from, rank, peer, step);
+                channel.handshake(step).sync(BlockSync::Both);
+                rank.copy_counted(to, scratch[id].chunk(peer.id()), peer, rank, step);
+                // The input may be overwritten only after it has been read.
+                channel.flush(step);
+            }
         }
     }
 }
@@ -36,4 +46,5 @@ pub fn alltoallv_staged(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoallv_staged::algorithm, include_str!("staged.rs"), |p, _| alltoallv_staged(p))
-        .with_buffer_mode(BufferMode::OutOfPlace);
+        .with_buffer_mode(BufferMode::OutOfPlace)
+        .nodes(1, u32::MAX, 1);

@@ -2,12 +2,14 @@
 //!
 //! Every rank has a row in memory that all ranks of the launch share: the number of the plan's launch, the elements for which its input and
 //! its output have room, its counts, and what it expects of the others, if it does. A rank fills its row and then publishes the number; it has the table when
-//! it has found the number in all rows. There are two tables, which launches of a plan use in turn: a rank that fills a row
+//! it has found the number in all rows. It also sends its row to every rank of other nodes, which fill it into the table of their node: to
+//! all of them, as each is to have it before it ends the launch, and all fill in the same words. There are two tables, which launches of a plan use in turn: a rank that fills a row
 //! of the next launch but one has found all rows of the next launch, so every rank has ended this one.
 //!
 //! All ranks compare the same numbers, so they all accept a table or all reject it. Of a rejected table, as of one that was
 //! never exchanged, every entry is 0. So counted operations stay inside of their chunks whatever the counts are.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -15,8 +17,10 @@ use mscclpp_core::plan::raw::Count;
 
 use super::counters::{Counters, LINE_WORDS};
 use super::data::copy;
-use super::launch::{Launch, Progress, Worker};
+use super::fifo::Trigger;
+use super::launch::{Launch, Progress, Window, Worker};
 use super::program::{Instr, Operand, ResolvedPlan, Space};
+use super::remote::MAX_SEND_BYTES;
 use super::state::AgentState;
 use crate::error::{CountLimit, CountOverflow};
 use crate::memory::Span;
@@ -30,6 +34,19 @@ pub struct CountRow {
     pub expected: Option<Box<[i64]>>,
     /// Elements for which its input and output have room, in an all-to-all-v.
     pub room: [u64; 2],
+}
+
+impl CountRow {
+    /// Returns the bytes of chunks of the rank's packed input; `size`: bytes of an element. Of counts that no table may have, any bytes
+    /// within the input.
+    pub fn parts(&self, chunks: &[Range<u64>], size: u64) -> Vec<Range<u64>> {
+        let sizes: Vec<u64> = self.counts.iter().map(|count| u64::try_from(*count).unwrap_or(0)).collect();
+        let place = |chunk: u64| {
+            let before = sizes.iter().take(usize::try_from(chunk).unwrap_or(usize::MAX));
+            before.fold(0_u64, |sum, count| sum.saturating_add(*count)).min(self.room[0]).saturating_mul(size)
+        };
+        chunks.iter().map(|chunks| place(chunks.start)..place(chunks.end)).collect()
+    }
 }
 
 /// The rows that ranks of this process pass to a launch.
@@ -88,7 +105,7 @@ impl<'a> Launch<'a> {
 
     /// Gives the rank's row to all ranks, and waits for the rows of all.
     pub(super) fn exchange_counts(&self, rank: u32, state: &mut AgentState) -> Progress {
-        if !state.at.waiting {
+        if !state.at.waiting && state.at.done == 0 {
             let given = self.counts.and_then(|given| given.rows.get(rank.checked_sub(given.first)? as usize));
             let (counts, room) = given.map_or((&[][..], [0; 2]), |row| (&row.counts[..], row.room));
             for (word, room) in (1..).zip(room) {
@@ -106,7 +123,13 @@ impl<'a> Launch<'a> {
                 }
             }
             self.count_word(rank, 0).store(self.counts_number, Release);
-            state.at.waiting = true;
+            state.at.done = 1;
+        }
+        if !state.at.waiting {
+            if !self.send_row(rank, state) {
+                return Progress::Blocked;
+            }
+            (state.at.number, state.at.waiting) = (0, true);
         }
         while state.at.number < self.program.shape.ranks {
             if self.count_word(state.at.number, 0).load(Acquire) != self.counts_number {
@@ -118,6 +141,39 @@ impl<'a> Launch<'a> {
             self.counters.accept_counts(rank, self.counts_number);
         }
         Progress::Next
+    }
+
+    /// Sends the rank's row to the ranks of other nodes from the state's number on, and returns whether there was room for all.
+    fn send_row(&self, rank: u32, state: &mut AgentState) -> bool {
+        let ranks = self.program.shape.ranks;
+        while state.at.number < ranks {
+            if let Some(remote) = self.remote(state.at.number) {
+                if !remote.has_room(state.at.number) {
+                    return false;
+                }
+                let words = (0..HEAD + 2 * ranks).map(|word| self.count_word(rank, word).load(Relaxed));
+                let row: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+                remote.put_row(state.at.number, &Trigger { instr: state.at.instr, number: rank, at: 0, len: 0 }, &row);
+            }
+            state.at.number += 1;
+        }
+        true
+    }
+
+    /// Fills in the row of a rank of another node that has arrived, and returns whether it is one of this launch.
+    pub(super) fn accept_row(&self, rank: u32, row: &[u8]) -> bool {
+        let ranks = self.program.shape.ranks;
+        let (words, rest) = row.as_chunks::<8>();
+        let mut words = (0..HEAD + 2 * ranks).zip(words.iter().map(|word| u64::from_le_bytes(*word)));
+        let is_row = rank < ranks && words.len() == (HEAD + 2 * ranks) as usize && row.len() == 8 * words.len();
+        if !is_row || !rest.is_empty() || words.next() != Some((0, self.counts_number)) {
+            return false;
+        }
+        for (word, value) in words {
+            self.count_word(rank, word).store(value, Relaxed);
+        }
+        self.count_word(rank, 0).store(self.counts_number, Release);
+        true
     }
 
     /// Returns the first count that exceeds its limit, of a table that has been exchanged.
@@ -183,6 +239,63 @@ impl<'a> Launch<'a> {
         ((0..chunk).map(bytes).fold(0, u64::saturating_add), bytes(chunk))
     }
 
+    /// Returns the bytes of a chunk that a counted operation of a rank processes.
+    pub(super) fn counted_window(&self, instr: &Instr, rank: u32, count: Count) -> Window {
+        let bytes = self.count_on(rank, count).saturating_mul(self.params.message.dtype.size() as u64);
+        let (start, len) = self.params.layout.slice(bytes, instr.slice.0, instr.slice.1);
+        Window { start, len }
+    }
+
+    /// Executes the transfer of a trigger of a counted put: to a rank of another node at the bytes that its counts give.
+    pub(super) fn transfer_counted(
+        &self,
+        worker: &mut Worker,
+        (src, dst): (&Operand, &Operand),
+        trigger: &Trigger,
+        state: &mut AgentState,
+    ) -> Progress {
+        let own = src.rank;
+        let remote = self.remote(dst.rank);
+        let first = if self.is_packed(dst) { self.packed_chunk(own, dst.rank, dst.space, dst.index).0 } else { 0 };
+        let to = Trigger { at: trigger.at.saturating_add(first), ..*trigger };
+        while state.at.done < trigger.len {
+            let (done, left) = (state.at.done, trigger.len - state.at.done);
+            let at = trigger.at.saturating_add(done);
+            let n = match remote {
+                Some(remote) if remote.has_room(dst.rank) => {
+                    let len = left.min(MAX_SEND_BYTES).min(remote.max_bytes());
+                    remote.put(dst.rank, &to, to.at.saturating_add(done), self.counted_span(own, src, at, len), len)
+                }
+                Some(_) => 0,
+                None => {
+                    let len = left.min(worker.quantum);
+                    copy(self.counted_span(own, src, at, len), self.counted_span(own, dst, at, len), len);
+                    len
+                }
+            };
+            state.at.done += n;
+            if n == 0 || remote.is_none() && state.at.done < trigger.len && worker.consume_fuel() {
+                return Progress::Yielded;
+            }
+        }
+        Progress::Next
+    }
+
+    /// Returns memory for data that arrives from another node for a counted operand: of a packed buffer the sender counts bytes from
+    /// its beginning.
+    pub(super) fn arriving_span(&self, instr: &Instr, dst: &Operand, at: u64, len: u64) -> (Span<'a>, u64) {
+        if instr.counted.is_none() || !self.is_packed(dst) {
+            return self.span(dst, at, len);
+        }
+        let area = self.params.area(dst.rank, dst.space);
+        (self.memory.slice(area.slice as usize).range(area.base.saturating_add(at), len), len)
+    }
+
+    /// Returns whether a counted operand begins where the counts before it end.
+    fn is_packed(&self, operand: &Operand) -> bool {
+        self.program.is_packed() && operand.space.is_callers()
+    }
+
     /// Copies the counted elements of one chunk to another one.
     pub(super) fn copy_counted(
         &self,
@@ -196,9 +309,7 @@ impl<'a> Launch<'a> {
         else {
             return Progress::Next;
         };
-        let bytes = self.count_on(rank, count).saturating_mul(self.params.message.dtype.size() as u64);
-        let (index, of) = instr.slice;
-        let (start, len) = self.params.layout.slice(bytes, index, of);
+        let Window { start, len } = self.counted_window(instr, rank, count);
         while state.at.done < len {
             let (at, n) = (start + state.at.done, (len - state.at.done).min(worker.quantum));
             copy(self.counted_span(rank, src, at, n), self.counted_span(rank, dst, at, n), n);
@@ -212,7 +323,7 @@ impl<'a> Launch<'a> {
 
     /// Returns bytes of a chunk, for an operation of rank `own`.
     fn counted_span(&self, own: u32, operand: &Operand, at: u64, len: u64) -> Span<'a> {
-        if !self.program.is_packed() || !operand.space.is_callers() {
+        if !self.is_packed(operand) {
             return self.span(operand, at, len).0;
         }
         let area = self.params.area(operand.rank, operand.space);

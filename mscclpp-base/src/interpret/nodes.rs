@@ -21,9 +21,6 @@ pub fn check_nodes(program: &ResolvedPlan, nodes: &[u32]) -> Result<(), Error> {
             let dsts = program.dsts(instr).iter().filter(|_| !ports);
             let mut ranks = program.srcs(instr).iter().chain(dsts).map(|operand| operand.rank);
             let reached = ranks.find(|&rank| on_different_nodes(rank, code.rank));
-            // Counts are exchanged in memory of all ranks.
-            let mut all = (0..program.shape.ranks).filter(|_| instr.action == Opcode::ExchangeCounts);
-            let reached = reached.or_else(|| all.find(|&rank| on_different_nodes(rank, code.rank)));
             let signals = matches!(instr.action, Opcode::Signal { .. } | Opcode::Wait { .. });
             let channels = program.ids(instr).iter().filter(|_| signals);
             let mut channels = channels.map(|&channel| &program.channels[channel as usize]);
@@ -46,14 +43,17 @@ pub fn check_nodes(program: &ResolvedPlan, nodes: &[u32]) -> Result<(), Error> {
 /// Returns the pairs of ranks on different nodes of which the first sends data or signals to the second.
 pub fn sends(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let mut pairs = BTreeSet::new();
+    let is_far = |one: u32, other: u32| nodes.get(one as usize) != nodes.get(other as usize);
     for code in &program.agents {
         for instr in &program.instrs[code.start as usize..code.end as usize] {
+            let exchanged = exchanged(program, instr.action);
+            pairs.extend(exchanged.filter(|&rank| is_far(rank, code.rank)).map(|rank| (code.rank, rank)));
             if !instr.action.is_port_send() {
                 continue;
             }
             let signalled = program.ids(instr).iter().map(|&channel| program.channels[channel as usize].peer);
             let ranks = program.dsts(instr).iter().map(|dst| dst.rank).chain(signalled);
-            let remote = ranks.filter(|&rank| nodes.get(rank as usize) != nodes.get(code.rank as usize));
+            let remote = ranks.filter(|&rank| is_far(rank, code.rank));
             pairs.extend(remote.map(|rank| (code.rank, rank)));
         }
     }
@@ -67,10 +67,18 @@ pub fn links(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let mut pairs: BTreeSet<(u32, u32)> = channels.map(|channel| (channel.rank, channel.peer)).collect();
     for code in &program.agents {
         let instrs = &program.instrs[code.start as usize..code.end as usize];
+        for instr in instrs {
+            pairs.extend(exchanged(program, instr.action).map(|rank| (code.rank, rank)));
+        }
         for instr in instrs.iter().filter(|instr| instr.action.is_port()) {
             pairs.extend(program.dsts(instr).iter().map(|dst| (code.rank, dst.rank)));
         }
     }
     let remote = pairs.into_iter().filter(|&(one, other)| nodes.get(one as usize) != nodes.get(other as usize));
     remote.flat_map(|(one, other)| [(one, other), (other, one)]).collect()
+}
+
+/// Returns the ranks to which an instruction gives its rank's row of counts.
+fn exchanged(program: &ResolvedPlan, action: Opcode) -> impl Iterator<Item = u32> {
+    0..if action == Opcode::ExchangeCounts { program.shape.ranks } else { 0 }
 }

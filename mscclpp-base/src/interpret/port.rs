@@ -12,7 +12,11 @@ impl Launch<'_> {
     pub fn port(&self, code: &Block, instr: &Instr, state: &mut AgentState, flush: bool) -> Progress {
         while state.at.number < instr.srcs {
             let size = self.program.srcs(instr)[state.at.number as usize].size;
-            if !self.push_trigger(code, state, self.window(instr, size, state)) {
+            let window = match instr.counted {
+                Some(count) => self.counted_window(instr, code.rank, count),
+                None => self.window(instr, size, state),
+            };
+            if !self.push_trigger(code, state, window) {
                 return Progress::Blocked;
             }
         }
@@ -124,6 +128,9 @@ impl Launch<'_> {
         let (Some(src), Some(dst)) = (srcs.get(from), dsts.get(number)) else {
             return Progress::Next;
         };
+        if instr.counted.is_some() {
+            return self.transfer_counted(worker, (src, dst), trigger, state);
+        }
         if let Some(remote) = self.remote(dst.rank) {
             while state.at.done < trigger.len {
                 match self.send(remote, src, dst, trigger, state.at.done) {

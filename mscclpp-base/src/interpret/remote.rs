@@ -2,7 +2,7 @@
 
 use super::fifo::Trigger;
 use super::launch::{Extent, Launch};
-use super::program::{Operand, Space};
+use super::program::{Instr, Opcode, Operand, Space};
 use crate::memory::Span;
 
 /// Connections to ranks on other nodes. Messages to one rank arrive in order.
@@ -20,6 +20,9 @@ pub trait Remote {
     /// end. Returns how many bytes were sent; if not all, the next message to the rank must be the rest.
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, from: Span<'_>, len: u64) -> u64;
 
+    /// Sends the row of counts of the rank that a trigger of an exchange of counts names as its number.
+    fn put_row(&self, rank: u32, trigger: &Trigger, row: &[u8]);
+
     /// Returns whether no data that was passed for a rank is read any more.
     fn are_sources_read(&self, rank: u32) -> bool;
 
@@ -31,7 +34,7 @@ pub trait Remote {
 const MAX_OFFSET: u64 = 1 << 48;
 
 /// Maximum number of bytes of data that are sent at once.
-const MAX_SEND_BYTES: u64 = 1 << 18;
+pub(super) const MAX_SEND_BYTES: u64 = 1 << 18;
 
 impl<'a> Launch<'a> {
     /// Returns the connection to a rank, if it is on another node.
@@ -58,27 +61,35 @@ impl<'a> Launch<'a> {
     /// Returns the memory of `rank` into which data for an operand of an instruction can be received, from byte `done` on of those
     /// that begin with `trigger`, at most `len` bytes. `None` if it must be written by [`accept`](Self::accept).
     pub fn destination(&self, rank: u32, trigger: &Trigger, done: u64, len: u64) -> Option<Span<'a>> {
-        let dst = self.operand(rank, trigger)?;
+        let (instr, dst) = self.operand(rank, trigger)?;
         let at = trigger.at.checked_add(done)?;
-        let (to, run) = self.span(dst, at, len);
+        let (to, run) = self.arriving_span(instr, dst, at, len);
         (scale(dst) == 1 && to.len() as u64 == run && run > 0 && to.is_writable()).then_some(to)
     }
 
     /// Returns the operand in memory of `rank` that a trigger of another rank names; `None` if no plan sends it.
-    fn operand(&self, rank: u32, trigger: &Trigger) -> Option<&'a Operand> {
+    fn operand(&self, rank: u32, trigger: &Trigger) -> Option<(&'a Instr, &'a Operand)> {
         let instr = self.program.instrs.get(trigger.instr as usize)?;
         let dst = self.program.dsts(instr).get(trigger.number as usize)?;
-        (dst.rank == rank && trigger.at <= MAX_OFFSET).then_some(dst)
+        (dst.rank == rank && trigger.at <= MAX_OFFSET).then_some((instr, dst))
     }
 
-    /// Writes data that arrived for an operand of an instruction, and returns whether there is such an operand in
-    /// memory of `rank`.
+    /// Writes data that arrived for an operand of an instruction, or a row of counts, and returns whether there is such an
+    /// operand in memory of `rank`.
     pub fn accept(&self, rank: u32, trigger: &Trigger, bytes: &[u8]) -> bool {
-        let Some(dst) = self.operand(rank, trigger) else { return false };
+        let instr = self.program.instrs.get(trigger.instr as usize);
+        if instr.is_some_and(|instr| instr.action == Opcode::ExchangeCounts) {
+            return self.accept_row(trigger.number, bytes);
+        }
+        let Some((instr, dst)) = self.operand(rank, trigger) else { return false };
         let mut done = 0;
         while done < bytes.len() as u64 {
-            let (to, run) =
-                self.span(dst, trigger.at + done / scale(dst), (bytes.len() as u64 - done).div_ceil(scale(dst)));
+            let (to, run) = self.arriving_span(
+                instr,
+                dst,
+                trigger.at + done / scale(dst),
+                (bytes.len() as u64 - done).div_ceil(scale(dst)),
+            );
             let n = (scale(dst) * run).min(bytes.len() as u64 - done);
             to.write(&bytes[done as usize..(done + n) as usize]);
             done += n.max(1);

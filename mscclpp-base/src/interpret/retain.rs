@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::program::{Instr, ResolvedPlan};
+use super::program::{Instr, Opcode, ResolvedPlan};
 
 impl ResolvedPlan {
     /// Drops what `rank` needs neither to execute its operations nor to receive data: of the instructions it keeps the rank's,
@@ -24,8 +24,10 @@ impl ResolvedPlan {
             }
             is_new
         });
-        let arrives =
-            |instr: &Instr| instr.action.is_port_send() && self.dsts(instr).iter().any(|dst| dst.rank == rank);
+        let arrives = |instr: &Instr| {
+            let is_data = instr.action.is_port_send() && self.dsts(instr).iter().any(|dst| dst.rank == rank);
+            is_data || instr.action == Opcode::ExchangeCounts
+        };
         let others = self.instrs.indexed().filter(|&(at, instr)| self.loops.contains(&(at as u32)) || arrives(instr));
         let others: Vec<usize> = others.map(|(at, _)| at).collect();
         // Reports name the channels by which data arrives.

@@ -1,7 +1,6 @@
 //! All-to-all with parts of any lengths.
 //!
-//! Ranks of one node exchange counts and data in one launch (`counted`). Between nodes, and for very long parts, data travels in rounds
-//! of equal parts.
+//! Ranks exchange counts and data in one launch (`counted`). Very long parts travel in rounds of equal parts.
 
 mod counted;
 
@@ -99,11 +98,10 @@ impl Communicator {
     /// so on. Ranks need not know what others send.
     ///
     /// # Cost
-    /// Between the ranks of a node one launch, in which each rank also reads the counts of all; a second one if a rank receives more
-    /// than it sends. Other slices than registered ones are copied once more. Between nodes, and for parts that would take more than 512 MiB if
-    /// all were as long as the longest: two small calls to exchange counts, then rounds in which all parts have one length: the longest part
-    /// of any rank, rounded up to a power of two, or as much as 16 MiB hold. Rounds go through registered memory, twice their size,
-    /// which the group keeps.
+    /// One launch, in which each rank also gets the counts of all; a second one if a rank receives more than it sends. Other slices than
+    /// registered ones are copied once more. For parts that would take more than 512 MiB if all were as long as the longest: two small
+    /// calls to exchange counts, then rounds in which all parts have one length: the longest part of any rank, rounded up to a power of
+    /// two, or as much as 16 MiB hold. Rounds go through registered memory, twice their size, which the group keeps.
     ///
     /// # Errors
     /// See [`Communicator`]; [`Error::ReceiveMemory`] if what arrives does not fit into a rank's memory, on all ranks.
@@ -168,8 +166,7 @@ impl Communicator {
             let total = total.map_or_else(|| "more than the address space".to_owned(), |total| total.to_string());
             return Err(length("the input", format!("{total}, the sum of the counts"), input.len()));
         }
-        if self.bootstrap().num_nodes() == 1
-            && (2..=algorithms::MAX_RANKS).contains(&ranks)
+        if (2..=algorithms::MAX_RANKS).contains(&ranks)
             && let Some(received) = self.exchange_in_launch(parts, output)?
         {
             return Ok(received);

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::args::{AnyChunk, BlockArg, Blocks, ChunkList, PacketChunk, RankArg};
+use super::args::{AnyChunk, At, BlockArg, Blocks, ChunkList, PacketChunk, RankArg};
 use super::program::Program;
 use super::rank::{Rank, Reduction};
 use super::recorder::{End, Transfer};
@@ -394,6 +394,18 @@ dsl! {
         /// queued afterward arrive after the data.
         fn put(this, dst: AnyChunk, src: AnyChunk, block: BlockArg) {
             this.program.recorder().port_move(&PUT, this.value, dst, src, block);
+        }
+
+        /// Queues the copy of as many elements of a chunk of this rank into a chunk of the peer as `sender` has for
+        /// `receiver`, as [`copy_counted`](super::Rank::copy_counted).
+        ///
+        /// # Ordering
+        /// As [`put`](Self::put).
+        fn put_counted(this, dst: AnyChunk, src: AnyChunk, sender: RankArg, receiver: RankArg, block: BlockArg) {
+            let mut recorder = this.program.recorder();
+            if let count @ Some(_) = recorder.count(sender, receiver) {
+                recorder.channel_move(&PUT_COUNTED, this.value, dst, src, count, &At::Block(block));
+            }
         }
 
         /// Stores a chunk of the rank's own scratch that holds packets into the peer's scratch.

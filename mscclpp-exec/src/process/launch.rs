@@ -408,8 +408,10 @@ impl PreparedPlan {
                         memory.set_view(views, own + slot, session.own_local_rank, at..at + own_lens[slot]);
                     }
                 }
-                if program.is_packed() {
-                    copies(views, &own_lens.map(|len| std::iter::once(0..len).collect()), true);
+                if let Some(row) = counts.filter(|_| program.is_packed()) {
+                    // Of the output nothing is read, and what is written of it is copied later.
+                    let input = row.parts(&context.placement.copy_in[0], params.message.dtype.size() as u64);
+                    copies(views, &[input, Vec::new()], true);
                 } else {
                     copies(views, copy_in, true);
                 }

@@ -12,7 +12,7 @@ use mscclpp_core::plan::raw::Count;
 use super::plan_memory::PlanMemory;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::sends;
-use mscclpp_base::interpret::{AgentState, Counters, Operand, ResolvedPlan, Space, count_lines, resolve};
+use mscclpp_base::interpret::{AgentState, Counters, Opcode, Operand, ResolvedPlan, Space, count_lines, resolve};
 use mscclpp_base::passes::RankSchedule;
 use mscclpp_base::passes::place_in_caller_memory::Placement;
 use mscclpp_base::shm::SharedCacheLines;
@@ -96,7 +96,8 @@ impl PlanState {
         };
         let last_send = agents.clone().map(|agent| {
             let code = &program.agents[agent];
-            (code.start..code.end).rev().find(|&at| program.instrs[at as usize].action.is_port_send())
+            let sends = |action: Opcode| action.is_port_send() || action == Opcode::ExchangeCounts;
+            (code.start..code.end).rev().find(|&at| sends(program.instrs[at as usize].action))
         });
         let last_send = last_send.collect();
         Self {

@@ -403,6 +403,12 @@ impl Remote for NodeConnections {
         len
     }
 
+    fn put_row(&self, rank: u32, trigger: &Trigger, row: &[u8]) {
+        let to = RemoteAddress::of_operand(trigger.instr, trigger.number, 0);
+        let source = self.pool.filled_by(|to| to.extend_from_slice(row));
+        self.transport.borrow_mut().put(rank, self.id.get(), to, row.len() as u64, Some(source));
+    }
+
     fn are_sources_read(&self, rank: u32) -> bool {
         !self.transport.borrow().keeps_regions(rank)
     }

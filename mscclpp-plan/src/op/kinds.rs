@@ -124,7 +124,8 @@ op_kinds! {
     /// Copies the counted elements of a local chunk to a local chunk.
     CopyCounted = "copyv", "`copy_counted`": counted(pairs(LOCAL, LOCAL));
     /// Copies the counted elements of a local chunk to a remote chunk.
-    PutCounted = "putv", "`put_counted`": counted(pairs(LOCAL, REMOTE).over(&[Memory]));
+    PutCounted = "putv", "`put_counted`":
+        counted(pairs(LOCAL, REMOTE).with_ids(&[Memory, Port], IdList::ChannelPerPortDestination));
     /// Copies the counted elements of a remote chunk to a local chunk.
     GetCounted = "getv", "`get_counted`": counted(pairs(REMOTE, LOCAL).over(&[Memory]));
     /// Adds the residual to every row of a local chunk, and normalizes the rows into a chunk of the output.
@@ -198,7 +199,7 @@ impl OpKind {
             OpClass::Release => Opcode::Release,
             OpClass::Pipeline => Opcode::Loop,
             OpClass::ExchangeCounts => Opcode::ExchangeCounts,
-            OpClass::Data(..) if self.is_counted() => Opcode::Transfer(Transfer::CopyCounted),
+            OpClass::Data(..) if self.is_counted() && !port => Opcode::Transfer(Transfer::CopyCounted),
             OpClass::Data(Flow::Pairs, Function::Copy) if port || self.signals() => {
                 Opcode::Port { signal: self.signals(), flush: self.then_flushes() }
             }

@@ -19,8 +19,8 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::process::PreparedPlan;
 use mscclpp_select::Request;
 
-/// The algorithm of the ranks of a node.
-const ALGORITHM: &str = "alltoallv_pull";
+/// The algorithm of the ranks of a node, and that of several nodes.
+const ALGORITHMS: [&str; 2] = ["alltoallv_pull", "alltoallv_ports"];
 
 /// Maximum bytes of all parts of a launch, each as long as the longest one, whose copies have addresses in every rank.
 const MAX_LAUNCH_BYTES: u64 = 512 << 20;
@@ -131,13 +131,14 @@ impl Communicator {
         let prepare = || {
             self.registry()?;
             let no_plan = |message| Error::NoPlan { rank: self.rank(), request: self.describe(&request), message };
-            let algorithm = algorithms::find(ALGORITHM).ok_or_else(|| no_plan("no algorithm".into()))?;
-            let plan = algorithm.plan(algorithm.spec(self.num_ranks(), self.num_ranks()), &[]);
+            let name = ALGORITHMS[usize::from(request.num_nodes() > 1)];
+            let algorithm = algorithms::find(name).ok_or_else(|| no_plan("no algorithm".into()))?;
+            let plan = algorithm.plan(algorithm.spec(request.num_ranks, request.ranks_per_node), &[]);
             let plan = plan.map_err(|error| no_plan(error.to_string()))?;
             let name = format!("{CALL} of {}", self.element_type(T::TYPE));
             let message = Message::of::<T>((request.bytes / size_of::<T>() as u64) as usize);
             let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
-            Ok::<_, Error>((Box::new(plan), self.inner.observed.counters.of_calls(CALL, ALGORITHM)))
+            Ok::<_, Error>((Box::new(plan), self.inner.observed.counters.of_calls(CALL, algorithm.name())))
         };
         plans.prepared.get(&(0, request), prepare, drop)
     }

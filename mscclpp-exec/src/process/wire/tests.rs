@@ -1,5 +1,7 @@
 //! Plans with port channels between nodes, on an engine that delivers late and out of order.
 
+mod counts;
+
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::ops::{DerefMut, Range};

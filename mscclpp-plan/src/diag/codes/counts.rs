@@ -57,8 +57,8 @@ Right: the peer sends, this rank receives.
 ```rust
         channel.get_counted(rank.output().chunk(peer.id()), peer.input().chunk(rank.id()), peer, rank, 0);
 ```"#;
-    NotCountable = "M0232" "not-countable": "a plan with counts is for messages of all sizes, out of place, on one node, with exact chunks, and counted operations are outside of pipelines",
-        r#"What is proved of such a plan holds for all counts because it holds for all sizes of a plan in which every chunk has its full length. So its range of sizes begins with 0, its buffer alignment is 1, and nothing whose number of iterations depends on the size contains counted operations. Counts are exchanged through memory, so all ranks are on one node.
+    NotCountable = "M0232" "not-countable": "a plan with counts is for messages of all sizes, out of place, with exact chunks, and counted operations are outside of pipelines",
+        r#"What is proved of such a plan holds for all counts because it holds for all sizes of a plan in which every chunk has its full length. So its range of sizes begins with 0, its buffer alignment is 1, and nothing whose number of iterations depends on the size contains counted operations.
 
 Wrong: `message_size = 1 << 20..=1 << 30`.
 
