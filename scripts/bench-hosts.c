@@ -1,7 +1,7 @@
 // Times of MPI's collectives as `mscclpp bench` measures its own: before every call a rank rewrites its input, after it reads
 // its output, neither timed; all ranks synchronize, each times its call, the slowest counts; the median over all calls.
 //
-// Usage: bench-hosts COLLECTIVE BEGIN END FACTOR SECONDS [ITERATIONS]     sizes in bytes: the larger of a rank's input and output
+// Usage: bench-hosts COLLECTIVE BEGIN END FACTOR SECONDS [ITERATIONS [SKEW]]     sizes in bytes: the larger of a rank's input and output
 // Prints: collective, ranks, bytes, microseconds. A wrong result ends all ranks.
 #include <mpi.h>
 #include <stdio.h>
@@ -16,8 +16,15 @@ static void fill(float *input, size_t count, int call) {
     for (size_t at = 0; at < count; at++) input[at] = value(rank, at, call);
 }
 
+// How often the longest part is as long as the others; 0: all lengths differ.
+static int skew;
+
 // How many elements a rank sends to another one in an all-to-all-v: from once to `ranks` times the shortest part, on average `part`.
-static int sent(int from, int to, size_t part) { return (int)(2 * part * (size_t)((from + to) % ranks + 1) / (size_t)(ranks + 1)); }
+static int sent(int from, int to, size_t part) {
+    int nth = (from + to) % ranks;
+    if (skew) return (int)(part * (size_t)ranks * (size_t)(nth == 1 % ranks ? skew : 1) / (size_t)(ranks - 1 + skew));
+    return (int)(2 * part * (size_t)(nth + 1) / (size_t)(ranks + 1));
+}
 
 // Inputs are small integers, so sums are exact in any order.
 static float expected(const char *kind, size_t at, size_t part, int call) {
@@ -110,7 +117,8 @@ int main(int argc, char **argv) {
     if (argc < 6) MPI_Abort(MPI_COMM_WORLD, 2);
     size_t end = strtoull(argv[3], NULL, 10), factor = strtoull(argv[4], NULL, 10);
     int iterations = argc > 6 ? atoi(argv[6]) : 0;
-    if (factor < 2 || iterations < 0 || iterations > 4000) MPI_Abort(MPI_COMM_WORLD, 2);
+    skew = argc > 7 ? atoi(argv[7]) : 0;
+    if (factor < 2 || iterations < 0 || iterations > 4000 || skew < 0) MPI_Abort(MPI_COMM_WORLD, 2);
     for (size_t bytes = strtoull(argv[2], NULL, 10); bytes <= end; bytes *= factor) measure(argv[1], bytes, atof(argv[5]), iterations);
     MPI_Finalize();
     return 0;

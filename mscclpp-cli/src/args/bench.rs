@@ -32,8 +32,8 @@ synchronize, then each times its own call. The reported time is the median over 
 Virtual ranks share as many threads as there are cores: the calling thread writes all inputs, reads all outputs and
 times launches of all ranks. On a device, launches are replayed in a graph and timed with events; further columns show
 the time of single launches and the host time of each.
-Buffers are registered unless --unregistered is given; those of gather, scatter and all_to_all_v never are. Parts of
-all_to_all_v have different lengths, and on average that of all_to_all. `mscclpp tune` measures unregistered buffers unless --registered is given, and calls
+Buffers are registered unless --unregistered is given; those of gather and scatter never are. Parts of all_to_all_v
+have different lengths, and on average that of all_to_all. `mscclpp tune` measures unregistered buffers unless --registered is given, and calls
 follow its table on the kind of buffers that it was measured on.
 Exit codes: 0 no wrong elements, 1 wrong elements, 2 invalid call, 3 missing ranks")]
 pub(crate) struct BenchArgs {
@@ -63,6 +63,9 @@ pub(crate) struct BenchArgs {
     /// Use ordinary memory instead of registered buffers
     #[arg(long)]
     pub(crate) unregistered: bool,
+    /// In all_to_all_v, send one rank N times as much as each other one [default: each rank another length]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) skew: Option<u32>,
     /// Use one buffer for input and output
     #[arg(long)]
     pub(crate) in_place: bool,

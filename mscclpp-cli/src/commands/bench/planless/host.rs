@@ -1,5 +1,7 @@
 //! Calls on memory of the host.
 
+use std::ops::DerefMut;
+
 use mscclpp_communicator::Communicator;
 use mscclpp_communicator::tune::{MeasureOptions, MeasuredCall, Measurement, measure_call};
 use mscclpp_exec::{Element, with_type};
@@ -19,16 +21,18 @@ pub(super) fn bench(args: &BenchArgs, call: PlanlessCall, sizes: &[u64]) -> Resu
         // Input and output, and what travels.
         require_memory(comm, || format!("a call of {largest} bytes per rank"), largest.saturating_mul(4))?;
         let talks = comm.rank() == 0;
+        // All ranks have equally much.
+        let registered = call == PlanlessCall::AllToAllV && !args.unregistered;
         if let Some(shape) = shapes.first().filter(|_| talks && !args.json) {
-            print(measured(shape, false).header())?;
+            print(measured(shape, registered).header())?;
         }
         let mut wrong = 0_u64;
         for shape in &shapes {
             let options = args.measuring(shape.bytes());
-            let found = with_type!(shape.dtype, T => of_size::<T>(comm, shape, options))?;
+            let found = with_type!(shape.dtype, T => of_size::<T>(comm, shape, registered, options))?;
             wrong = wrong.saturating_add(found.wrong.unwrap_or(0));
             if talks {
-                let shown = measured(shape, false);
+                let shown = measured(shape, registered);
                 print(if args.json { shown.line(&found) } else { shown.row(&found) })?;
             }
         }
@@ -36,13 +40,24 @@ pub(super) fn bench(args: &BenchArgs, call: PlanlessCall, sizes: &[u64]) -> Resu
     })
 }
 
-fn of_size<T: Element>(comm: &Communicator, shape: &Shape, options: MeasureOptions) -> Result<Measurement> {
-    let elements = |counts: &[usize]| vec![T::zeroed(); counts.iter().sum()];
+fn of_size<T: Element>(
+    comm: &Communicator,
+    shape: &Shape,
+    registered: bool,
+    options: MeasureOptions,
+) -> Result<Measurement> {
+    let elements = |counts: &[usize]| -> Result<Memory<T>> {
+        let len = counts.iter().sum();
+        Ok(if registered { Box::new(comm.alloc::<T>(len)?) } else { Box::new(vec![T::zeroed(); len]) })
+    };
     let counts = shape.sent_to();
     let received = shape.received_from();
-    let (input, output) = (elements(&counts), elements(&received));
+    let (input, output) = (elements(&counts)?, elements(&received)?);
     Ok(measure_call(comm, &mut OnSlices { comm, shape, counts, received, input, output }, options)?)
 }
+
+/// Memory of the caller, or registered memory.
+type Memory<T> = Box<dyn DerefMut<Target = [T]>>;
 
 /// A call with its buffers.
 struct OnSlices<'a, T> {
@@ -50,8 +65,8 @@ struct OnSlices<'a, T> {
     shape: &'a Shape,
     counts: Vec<usize>,
     received: Vec<usize>,
-    input: Vec<T>,
-    output: Vec<T>,
+    input: Memory<T>,
+    output: Memory<T>,
 }
 
 impl<T: Element> MeasuredCall for OnSlices<'_, T> {

@@ -43,7 +43,8 @@ pub(super) fn bench(args: &BenchArgs, call: PlanlessCall) -> Result<u64> {
 /// Returns the calls of the sizes on a rank, without those that rounding makes equal.
 fn shapes(args: &BenchArgs, call: PlanlessCall, sizes: &[u64], rank: u32, ranks: u32) -> Result<Vec<Shape>> {
     args.rooted.check_root(ranks)?;
-    let shape = |&size| Shape::new(call, size, args.rooted.call.dtype, rank, ranks, args.rooted.root);
+    let shape =
+        |&size| Ok(Shape::new(call, size, args.rooted.call.dtype, rank, ranks, args.rooted.root)?.with_skew(args.skew));
     let mut shapes = sizes.iter().map(shape).collect::<Result<Vec<_>>>()?;
     shapes.dedup();
     Ok(shapes)

@@ -44,6 +44,8 @@ pub(super) struct Shape {
     pub(super) root: u32,
     /// Elements of a part, on average.
     part: usize,
+    /// How often the longest part of each rank is as long as all others, which are equally long.
+    skew: Option<u32>,
 }
 
 impl Shape {
@@ -61,7 +63,12 @@ impl Shape {
         let too_large = || Error::Usage(format!("{bytes} bytes cannot be rounded up to a multiple of {unit}"));
         part.checked_mul(unit).ok_or_else(too_large)?;
         let part = usize::try_from(part).map_err(|_| too_large())?;
-        Ok(Self { call, dtype, rank, ranks, root, part })
+        Ok(Self { call, dtype, rank, ranks, root, part, skew: None })
+    }
+
+    /// Sets how often the longest part of an all-to-all-v is as long as the others.
+    pub(super) fn with_skew(self, skew: Option<u32>) -> Self {
+        Self { skew, ..self }
     }
 
     /// Bytes of the larger buffer, if parts have equal lengths.
@@ -75,10 +82,14 @@ impl Shape {
             PlanlessCall::Gather if to != self.root => 0,
             PlanlessCall::Scatter if from != self.root => 0,
             PlanlessCall::Gather | PlanlessCall::Scatter => self.part,
-            // Parts of one to n times the shortest.
             PlanlessCall::AllToAllV => {
-                let (ranks, times) = (u128::from(self.ranks), u128::from((from + to) % self.ranks) + 1);
-                (2 * self.part as u128 * times / (ranks + 1)) as usize
+                let (ranks, nth, all) = (u128::from(self.ranks), (from + to) % self.ranks, self.part as u128);
+                let length = match self.skew.map(u128::from) {
+                    // Parts of one to n times the shortest.
+                    None => 2 * all * (u128::from(nth) + 1) / (ranks + 1),
+                    Some(skew) => all * ranks * if nth == 1 % self.ranks { skew } else { 1 } / (ranks - 1 + skew),
+                };
+                length as usize
             }
             PlanlessCall::Barrier => 0,
         }
@@ -177,5 +188,7 @@ mod tests {
             assert_eq!(shape(rank).received_from().iter().sum::<usize>(), 300);
         }
         assert_eq!(shape(1).sent_to(), [40, 60, 80, 100, 20]);
+        let skewed = |skew| shape(1).with_skew(Some(skew)).sent_to();
+        assert_eq!([skewed(1), skewed(8)], [vec![60; 5], vec![200, 25, 25, 25, 25]]);
     }
 }
