@@ -29,7 +29,7 @@
 #
 #   BUDGET=330 target/gpu/gpu.sh streams worlds native stalls graphs processes bits nccl torch ucx plans
 #   BUDGET=210 target/gpu/gpu.sh rows:b1:allreduce_one_shot_packets,allreduce_packets rows:b9 rows:b6,b7,b8,b11 rows:b2,b3:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct
-#   BUDGET=210 target/gpu/gpu.sh planted memcheck racecheck rows:b4 rows:b12,b10 rows:b13
+#   BUDGET=210 target/gpu/gpu.sh planted memcheck racecheck rows:b4 rows:b12,b10 rows:b13,b14
 #
 # Seconds that parts took on an H200: smoke 45, native 1, stalls 3, graphs 8, bits 21, processes 7, plans 89, nccl 85, torch 90, rows b9 30,
 # b6 b7 b8 b11 30 together; specialized takes more than 75 and b4 more than 60. A row without algorithms of its own tries all of them.

@@ -3,7 +3,7 @@
 //! | `cargo bench -p mscclpp-dev -- …` | measures |
 //! |---|---|
 //! | `rows` | all targets for one device, and reports for each whether it is reached |
-//! | `b1` … `b13` | some of these targets, in one run and in this order |
+//! | `b1` … `b14` | some of these targets, in one run and in this order |
 //! | `… only:NAME,NAME` | rows with these algorithms alone where there is a choice |
 //! | `collectives` | time of a launch in a graph, eager and on the host, and bytes per second |
 //! | `compare` | the interpreter and the specialized kernel, compared with a hand-written one |
@@ -62,7 +62,7 @@ fn main() -> Outcome<()> {
         ref some if some.iter().all(is_row) => rows::run(&bench, some).map(drop),
         [plan, ranks, bytes] => line(&bench, plan, ranks.parse()?, bytes.parse()?),
         _ => {
-            Err("expected `rows`, `b1` to `b13`, `collectives`, `compare`, `calls`, or a plan, ranks and bytes".into())
+            Err("expected `rows`, `b1` to `b14`, `collectives`, `compare`, `calls`, or a plan, ranks and bytes".into())
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod bandwidth;
 mod calls;
+mod counts;
 mod latency;
 mod norms;
 mod peers;
@@ -29,7 +30,7 @@ pub(crate) struct Verdict {
 /// A target: its number, its subject, and its measurement. `None`: it cannot be measured, and the reason was reported.
 type Row = (&'static str, &'static str, fn(&Bench<'_>, Option<&Baselines>) -> Outcome<Option<Verdict>>);
 
-pub(crate) const ROWS: [Row; 13] = [
+pub(crate) const ROWS: [Row; 14] = [
     ("b1", "all-reduce of 1 to 8 KiB, 8 ranks", latency::b1),
     ("b2", "all-reduce of 64 MiB and 1 GiB, 8 ranks", bandwidth::b2),
     ("b3", "all-gather, reduce-scatter, all-to-all of 256 MiB, 4 and 8 ranks", bandwidth::b3),
@@ -43,6 +44,7 @@ pub(crate) const ROWS: [Row; 13] = [
     ("b11", "how soon a stuck wait is reported", stalls::b11),
     ("b12", "races that the checker finds, on the device", races::b12),
     ("b13", "all-reduce and norm of rows in one launch, 8 ranks", norms::b13),
+    ("b14", "all-to-all with counts on the device, 8 ranks", counts::b14),
 ];
 
 /// Measures some rows in this order, given by their numbers, in one run. Each verdict is printed when it is available,
