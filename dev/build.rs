@@ -66,7 +66,7 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
     (
         "counts_not_awaited",
         "counts.h",
-        "await_counter(launch, area_of(launch, rank).row(sequence, peer), sequence + 1, WaitKind::kCounts, peer);",
+        "await_counter(launch, area_of(launch, rank).row(sequence, peer), expected, WaitKind::kCounts, peer);",
         "",
     ),
     (

@@ -54,10 +54,16 @@ constexpr uint8_t kFlagUsesPackets = 8;
 /// Bit of `Instr.flags`: chunks of inputs and outputs begin where the counts of those before them end.
 constexpr uint8_t kFlagPacked = 16;
 
+/// Bit of `Instr.flags`: the counted copy is a put, through the proxy.
+constexpr uint8_t kFlagPort = 32;
+
 /// Words of a row of counts before its counts; rows are whole lines of words.
 constexpr uint32_t kCountHead = 3;
 
 constexpr uint32_t kCountLine = 8;
+
+/// Bit of `CountParams.width`.
+constexpr uint64_t kCountPlaces = 16;
 
 /// What an instruction does.
 enum class Opcode : uint8_t {
@@ -357,7 +363,7 @@ struct CountParams {
   /// Bytes of its input and output.
   uint64_t input;
   uint64_t output;
-  /// Bytes of a count: 4 or 8.
+  /// Bytes of a count: 4 or 8; with `kCountPlaces` if the first elements of what it receives are stored after the counts.
   uint64_t width;
   /// Elements of what it counts: 1, or those of a row.
   uint64_t unit;
@@ -594,5 +600,5 @@ static_assert(sizeof(LaunchParams) == 2384 &&
 }  // namespace mscclpp
 
 /// Name of a kernel that only modules with everything above have.
-#define MSCCLPP_ABI mscclpp_abi_dc082384633a935b
-#define MSCCLPP_ABI_NAME "mscclpp_abi_dc082384633a935b"
+#define MSCCLPP_ABI mscclpp_abi_de9def64d85dfdc5
+#define MSCCLPP_ABI_NAME "mscclpp_abi_de9def64d85dfdc5"

@@ -5,7 +5,7 @@
 // it has accepted; twice a row of every rank, which launches use in turn; and, for its own thread blocks alone, the table with the sums
 // of its rows and columns.
 //
-// A rank writes its row to the areas of all ranks, and reads theirs from its own. A rank that writes the row of the next launch but one
+// A rank writes its row to the areas of all ranks, those of other nodes through its proxy, and reads theirs from its own. A rank that writes the row of the next launch but one
 // has received all rows of the next launch, so every rank has ended this one: rows are in use for one launch at a time. All ranks
 // compare the same numbers, so they all accept a table or all reject it. Counted copies move nothing unless the table is that of their
 // launch, and stay within the buffers of the launch whatever it says.
@@ -48,25 +48,35 @@ DEV uint64_t count_param(const LaunchParams& launch, uint32_t rank, uint32_t at)
 DEV int64_t given_count(const LaunchParams& launch, uint32_t rank, uint32_t number) {
   const char* from = reinterpret_cast<const char*>(count_param(launch, rank, offsetof(CountParams, given)));
   if (from == nullptr) return -1;
-  const bool is_narrow = count_param(launch, rank, offsetof(CountParams, width)) == 4;
+  const bool is_narrow = count_param(launch, rank, offsetof(CountParams, width)) & 4;
   const int64_t count = is_narrow ? load_plain<int32_t>(from + 4 * number) : load_plain<int64_t>(from + 8 * number);
   const int64_t unit = static_cast<int64_t>(count_param(launch, rank, offsetof(CountParams, unit)));
   const int64_t most = static_cast<int64_t>(~0ull >> 1);
   return count < 0 ? count : count > most / unit ? most : count * unit;
 }
 
-/// Gives the rank's row to all ranks, and waits for the rows of all. Called by: all threads of the block. Syncs: block, in between and at
-/// exit.
+/// Whether an area is on another node: the proxy has an address for it that no device has.
+DEV bool is_far(CountArea area) { return static_cast<int64_t>(reinterpret_cast<uint64_t>(area.at)) < 0; }
+
+/// Pushes a trigger to the rank's proxy. Called by: one thread.
+DEV_CALL void push(const LaunchParams& launch, uint64_t src, uint64_t dst, uint64_t bytes, uint64_t signal) {
+  push_trigger(launch, cache().own.fifo, src, dst, bytes, signal);
+}
+
+/// Gives the rank's row to all ranks, and waits for the rows of all. The number of a row of another node is that of its arrivals in its
+/// place, as the proxy counts them: one in two launches. Called by: all threads of the block. Syncs: block, in between and at exit.
 DEV void exchange_rows(const LaunchParams& launch, uint32_t size) {
   const uint32_t rank = cache().own.rank, ranks = launch.num_ranks;
   const uint64_t sequence = cache().sequence;
   DEV_NO_UNROLL
   for (uint32_t i = dev_thread(); i < ranks * ranks; i += dev_threads()) {
+    if (is_far(area_of(launch, i / ranks))) continue;
     const uint64_t count = static_cast<uint64_t>(given_count(launch, rank, i % ranks));
     store_plain<uint64_t>(area_of(launch, i / ranks).row(sequence, rank) + kCountHead + i % ranks, count);
   }
   DEV_NO_UNROLL
   for (uint32_t peer = dev_thread(); peer < ranks; peer += dev_threads()) {
+    if (is_far(area_of(launch, peer))) continue;
     uint64_t* row = area_of(launch, peer).row(sequence, rank);
     store_plain<uint64_t>(row + 1, count_param(launch, rank, offsetof(CountParams, input)) / size);
     store_plain<uint64_t>(row + 2, count_param(launch, rank, offsetof(CountParams, output)) / size);
@@ -74,12 +84,20 @@ DEV void exchange_rows(const LaunchParams& launch, uint32_t size) {
   dev_sync();
   DEV_NO_UNROLL
   for (uint32_t peer = dev_thread(); peer < ranks && !cache().failed; peer += dev_threads()) {
+    uint64_t* row = area_of(launch, peer).row(sequence, rank);
+    if (is_far(area_of(launch, peer))) {
+      // What follows the number of the launch, then the number.
+      push(launch, reinterpret_cast<uint64_t>(area_of(launch, rank).row(sequence, rank) + 1),
+           reinterpret_cast<uint64_t>(row + 1), 8 * (kCountHead - 1 + ranks), reinterpret_cast<uint64_t>(row));
+      continue;
+    }
     // order: publishes the row, which the block wrote before its last sync; acquired by `await_counter`.
-    store_release_sys(area_of(launch, peer).row(sequence, rank), sequence + 1);
+    store_release_sys(row, sequence + 1);
   }
   DEV_NO_UNROLL
   for (uint32_t peer = dev_thread(); peer < ranks; peer += dev_threads()) {
-    await_counter(launch, area_of(launch, rank).row(sequence, peer), sequence + 1, WaitKind::kCounts, peer);
+    const uint64_t expected = is_far(area_of(launch, peer)) ? sequence / 2 + 1 : sequence + 1;
+    await_counter(launch, area_of(launch, rank).row(sequence, peer), expected, WaitKind::kCounts, peer);
   }
   dev_sync();
 }
@@ -162,13 +180,15 @@ DEV_CALL void exchange_counts(const LaunchParams& launch, uint32_t size, bool is
     else if (!has_failed) report_overflow(launch, area, most, is_packed);
   }
   char* const received = reinterpret_cast<char*>(count_param(launch, rank, offsetof(CountParams, received)));
-  const bool is_narrow = count_param(launch, rank, offsetof(CountParams, width)) == 4;
+  const uint64_t width = count_param(launch, rank, offsetof(CountParams, width));
+  // The counts of what it receives, then, where they are wanted, its places in the output.
+  const uint32_t numbers = is_accepted && received != nullptr ? (width & kCountPlaces ? 2 : 1) * ranks : 0;
   DEV_NO_UNROLL
-  for (uint32_t sender = dev_thread(); is_accepted && received != nullptr && sender < ranks; sender += dev_threads()) {
-    const uint64_t unit = count_param(launch, rank, offsetof(CountParams, unit));
-    const uint64_t count = load_plain<uint64_t>(area.table(0) + sender * ranks + rank) / unit;
-    if (is_narrow) store_plain<uint32_t>(received + 4 * sender, static_cast<uint32_t>(count));
-    else store_plain<uint64_t>(received + 8 * sender, count);
+  for (uint32_t i = dev_thread(); i < numbers; i += dev_threads()) {
+    const uint64_t* from = i < ranks ? area.table(0) + i * ranks + rank : area.table(2) + rank * ranks + (i - ranks);
+    const uint64_t number = load_plain<uint64_t>(from) / count_param(launch, rank, offsetof(CountParams, unit));
+    if (width & 4) store_plain<uint32_t>(received + 4 * i, static_cast<uint32_t>(number));
+    else store_plain<uint64_t>(received + 8 * i, number);
   }
   dev_sync();
 }
@@ -187,8 +207,8 @@ DEV Span counted_chunk(const LaunchParams& launch, CountArea area, uint32_t size
   return Span{reinterpret_cast<char*>(launch_word(launch, 2 * rank + side)) + before, len, len};
 }
 
-/// Copies the counted elements of one chunk to another one. `size`: bytes of an element. Called by: all threads of the block; does not
-/// sync.
+/// Copies the counted elements of one chunk to another one, or lets the proxy do so. `size`: bytes of an element. Called by: all threads
+/// of the block; does not sync.
 DEV_CALL void copy_counted(const LaunchParams& launch, const Instr& instr, uint32_t size) {
   const CountArea area = area_of(launch, cache().own.rank);
   if (cache().failed || load_plain<uint64_t>(area.at) != cache().sequence + 1) return;
@@ -199,7 +219,11 @@ DEV_CALL void copy_counted(const LaunchParams& launch, const Instr& instr, uint3
   const bool is_packed = instr.flags & kFlagPacked;
   const Span from = counted_chunk(launch, area, size, is_packed, slot), to = counted_chunk(launch, area, size, is_packed, slot + 1);
   const uint64_t limit = from.len < to.len ? from.len : to.len, room = at < limit ? limit - at : 0;
-  copy_bytes(to.at + at, from.at + at, len < room ? len : room, 0);
+  if (len > room) len = room;
+  if (!(instr.flags & kFlagPort)) return copy_bytes(to.at + at, from.at + at, len, 0);
+  if (dev_thread() == 0 && len > 0) {
+    push(launch, reinterpret_cast<uint64_t>(from.at + at), reinterpret_cast<uint64_t>(to.at + at), len, 0);
+  }
 }
 
 }  // namespace mscclpp

@@ -14,8 +14,8 @@ use libtest_mimic::{Failed, Trial};
 use mscclpp_core::plan::Plan;
 use mscclpp_dev::{Access, AccessKind, AccessLog, CallCounts, Options, simulator};
 use mscclpp_exec::cuda::jit::Cache;
-use mscclpp_exec::cuda::{Device, Executor, PrepareOptions};
-use mscclpp_exec::{DataType, Message};
+use mscclpp_exec::cuda::{Device, DeviceCounts, DeviceVec, Executor, PrepareOptions};
+use mscclpp_exec::{DataType, Error, Message};
 
 use super::CACHE;
 
@@ -35,6 +35,10 @@ const PLANS: [(&str, u32, u32); 9] = [
     ("allgather_ring", 4, 4),
     ("allreduce_hierarchical_packets", 4, 2),
 ];
+
+/// Algorithms whose sizes are counts.
+const COUNTED: [(&str, u32); 4] =
+    [("alltoallv_pull", 2), ("alltoallv_pull", 8), ("alltoallv_direct", 8), ("alltoallv_staged", 8)];
 
 /// Round trips and block syncs before the first operation, of which some may be the plan's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +67,18 @@ plan                            ranks  kernel       round trips  block syncs  lo
             if !specialize && name == "allreduce_one_shot_packets" {
                 calls += &format!("\n{name}, {ranks} ranks\n{of_calls}");
             }
+        }
+    }
+    page += "
+; Of a launch that moves nothing, because all counts are 0: in the thread block for which it is most, round trips, of which each wait is
+; one however long it lasts, and block syncs.
+
+plan                            ranks  kernel       round trips  block syncs
+";
+    for (name, ranks) in COUNTED {
+        for (kernel, specialize) in [("interpreter", false), ("specialized", true)] {
+            let (round_trips, block_syncs) = costs_of_zeros(name, ranks, specialize)?;
+            writeln!(page, "{name:<32}{ranks:>5}  {kernel:<13}{round_trips:>11}  {block_syncs:>11}")?;
         }
     }
     page += &calls;
@@ -127,6 +143,65 @@ fn costs(name: &str, ranks: u32, node: u32, specialize: bool) -> Result<(Prologu
         _ = writeln!(costs.2, "  {title}: {}", list.join(", "));
     }
     Ok(costs)
+}
+
+/// Returns the largest numbers of round trips and of block syncs of a thread in a launch of a plan whose counts are all 0.
+fn costs_of_zeros(name: &str, ranks: u32, specialize: bool) -> Result<(u32, u32), Failed> {
+    let log: &'static AccessLog = Box::leak(Box::default());
+    let options = Options { threads: 64, accesses: Some(log), ..Options::default() };
+    let device = Device::with_cache(simulator(options)?, Cache::at(CACHE));
+    let algorithm = mscclpp_algorithms::find(name).ok_or("no such algorithm")?;
+    let plan = algorithm.plan(algorithm.spec(ranks, ranks), &[])?;
+    let (world, message) = (Executor::new(&device, ranks), Message::new(DataType::F32, 256));
+    let mut run = world.prepare_with_options(&plan, message, PrepareOptions::default().specialize(specialize))?;
+    if specialize {
+        run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
+    }
+    let zeros = |len: u32| DeviceVec::<i64>::new(&device, len as usize);
+    let memory = (0..ranks).map(|_| Ok([zeros(128)?, zeros(128)?, zeros(ranks)?, zeros(ranks)?]));
+    let memory = memory.collect::<Result<Vec<_>, Error>>()?;
+    let binding = run.bind(memory.iter().map(|[input, output, ..]| [input.as_slice(), output.as_slice()]))?;
+    let list = |[.., sent, received]: &[DeviceVec<i64>; 4]| DeviceCounts {
+        sent: sent.as_slice(),
+        received: received.as_slice(),
+        dtype: DataType::I64,
+        unit: 1,
+    };
+    let (counts, stream): (Vec<_>, _) = (memory.iter().map(list).collect(), world.stream()?);
+    log.take();
+    // SAFETY: memory of the device, which lives until the launch is complete.
+    unsafe { run.launch_counted(&binding, &counts, &stream)? };
+    run.synchronize(&stream)?;
+    let mut threads: BTreeMap<(u32, u32), Vec<AccessKind>> = BTreeMap::new();
+    for access in log.take() {
+        threads.entry((access.block, access.thread)).or_default().push(access.kind);
+    }
+    let trips = threads.values().map(|kinds| round_trips(kinds)).max().unwrap_or(0);
+    let syncs = |kinds: &Vec<AccessKind>| kinds.iter().filter(|kind| **kind == AccessKind::BlockSync).count();
+    Ok((trips, threads.values().map(syncs).max().unwrap_or(0) as u32))
+}
+
+/// Returns the number of round trips to memory of a thread: loads that do not depend on one another are in flight together.
+fn round_trips(kinds: &[AccessKind]) -> u32 {
+    let (mut trips, mut may_depend, mut is_waiting) = (0, true, false);
+    for kind in kinds {
+        match kind {
+            // A wait loads a word, an abort flag and a clock again and again.
+            AccessKind::RelaxedLoad | AccessKind::Use if is_waiting => {}
+            AccessKind::AcquireLoad => {
+                trips += u32::from(!is_waiting);
+                (is_waiting, may_depend) = (true, true);
+            }
+            AccessKind::Load | AccessKind::TableLoad | AccessKind::RelaxedLoad => {
+                trips += u32::from(std::mem::take(&mut may_depend));
+                is_waiting = false;
+            }
+            AccessKind::Use | AccessKind::BlockSync => (is_waiting, may_depend) = (false, true),
+            AccessKind::Swap | AccessKind::RelaxedAdd | AccessKind::ReleaseAdd => is_waiting = false,
+            AccessKind::Store | AccessKind::RelaxedStore | AccessKind::ReleaseStore => is_waiting = false,
+        }
+    }
+    trips
 }
 
 /// Returns the longest prologue of a thread block; `None` if a thread block has none that reads a table, because reads are not

@@ -59,6 +59,26 @@ def all_to_all_single_with_sizes_on_the_device():
         equal(received, torch.tensor([table[rank][RANK] for rank in range(SIZE)]), f"sizes of call {call}")
 
 
+@own_test
+def all_to_all_vdev_with_splits_on_the_device():
+    from mscclpp_rs import symmetric_memory
+
+    result = on_device(torch.full((2, SIZE), -1))
+    for call in range(3):
+        table = [[(3 * rank + 2 * to + call) % 4 * (rank != 1) for to in range(SIZE)] for rank in range(SIZE)]
+        rows = [values(rank, 3 * sum(table[rank]), seed=call).reshape(-1, 3) for rank in range(SIZE)]
+        expected = torch.cat([rows[rank].split(table[rank])[RANK] for rank in range(SIZE)])
+        # As many rows on all ranks.
+        source = torch.zeros(4 * SIZE, 3)
+        source[: len(rows[RANK])] = rows[RANK]
+        output = empty(3 * len(expected) + 3).reshape(-1, 3)
+        expected = torch.cat([expected, output.cpu()[len(expected) :]])
+        symmetric_memory.all_to_all_vdev(on_device(source), output, on_device(torch.tensor(table[RANK])), result, dist.group.WORLD.group_name)
+        equal(output, expected, f"rows of call {call}")
+        sizes = [table[rank][RANK] for rank in range(SIZE)]
+        equal(result, torch.tensor([sizes, [sum(sizes[:rank]) for rank in range(SIZE)]]), f"splits and offsets of call {call}")
+
+
 @test
 def send_and_recv_around_a_ring():
     for count in COUNTS:

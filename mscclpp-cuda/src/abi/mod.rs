@@ -63,9 +63,15 @@ mscclpp_core::device_opcodes! { abi! {
         /// Bit of `Instr::flags`: chunks of inputs and outputs begin where the counts of those before them end.
         FLAG_PACKED: u8 = 16;
 
+        /// Bit of `Instr::flags`: the counted copy is a put, through the proxy.
+        FLAG_PORT: u8 = 32;
+
         /// Words of a row of counts before its counts; rows are whole lines of words.
         COUNT_HEAD: u32 = 3;
         COUNT_LINE: u32 = 8;
+
+        /// Bit of `CountParams::width`.
+        COUNT_PLACES: u64 = 16;
     }
 
     enums {
@@ -252,7 +258,7 @@ mscclpp_core::device_opcodes! { abi! {
             /// Bytes of its input and output.
             input: u64,
             output: u64,
-            /// Bytes of a count: 4 or 8.
+            /// Bytes of a count: 4 or 8; with `COUNT_PLACES` if the first elements of what it receives are stored after the counts.
             width: u64,
             /// Elements of what it counts: 1, or those of a row.
             unit: u64,

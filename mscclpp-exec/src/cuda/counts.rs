@@ -15,7 +15,8 @@ use mscclpp_cuda::slice::DeviceSlice;
 pub struct DeviceCounts {
     /// Elements for each rank, which the launch reads.
     pub sent: DeviceSlice,
-    /// Elements from each rank, which the launch writes if it moves data; none if the slice is empty.
+    /// Elements from each rank, which the launch writes if it moves data; none if the slice is empty. In a slice of twice as many numbers,
+    /// the first elements of these parts in the output follow.
     pub received: DeviceSlice,
     /// Type of the counts: [`DataType::I64`] or [`DataType::I32`].
     pub dtype: DataType,
@@ -28,9 +29,9 @@ impl DeviceCounts {
     pub(super) fn params(&self, rank: u32, ranks: u32, lens: [u64; 2]) -> Result<abi::CountParams, Error> {
         let width = self.dtype.size() as u64;
         let expected = u64::from(ranks) * width;
-        let of_wrong_length = |slice: &DeviceSlice| slice.bytes != expected;
-        let mut lists = [self.sent].into_iter().chain([self.received].into_iter().filter(|list| list.bytes > 0));
-        match lists.find(of_wrong_length) {
+        let has_places = self.received.bytes == 2 * expected;
+        let received = [self.received].into_iter().filter(|list| list.bytes > 0 && !has_places);
+        match [self.sent].into_iter().chain(received).find(|list| list.bytes != expected) {
             _ if !matches!(self.dtype, DataType::I32 | DataType::I64) => {
                 Err(Error::ElementType { expected: DataType::I64, found: self.dtype })
             }
@@ -40,7 +41,7 @@ impl DeviceCounts {
                 received: if self.received.bytes > 0 { self.received.address } else { 0 },
                 input: lens[0],
                 output: lens[1],
-                width,
+                width: width | if has_places { abi::COUNT_PLACES } else { 0 },
                 unit: self.unit.clamp(1, i64::MAX as u64),
             }),
         }

@@ -117,10 +117,7 @@ impl PreparedPlan {
             return Err(Error::Internal("a plan that accesses buffers of other ranks".into()));
         }
         let counts = match passed {
-            LentParams::Counts(LentCounts { sent, received, dtype, unit }) => {
-                let [sent, received] = [sent, received].map(|lent| lent.as_slice());
-                Some(DeviceCounts { sent, received, dtype, unit })
-            }
+            LentParams::Counts(counts) => Some(counts.slices()),
             _ => None,
         };
         let passed = match passed {
@@ -200,6 +197,33 @@ impl PreparedPlan {
         // SAFETY: the binding's memory of this rank is the lent one, which exists until the launch is complete, as its
         // trait guarantees. Other ranks guarantee it for theirs.
         unsafe { self.launch_bound(binding, stream) }
+    }
+
+    /// Enqueues a launch of a plan with counts on lent memory to which the plan was bound.
+    ///
+    /// # Errors
+    /// As [`launch_counted`](Self::launch_counted).
+    #[doc(hidden)]
+    pub fn launch_lent_counted(
+        &mut self,
+        binding: &Binding,
+        (input, output): (&Lent<'_>, &Lent<'_>),
+        counts: LentCounts<'_>,
+        stream: &Stream,
+    ) -> Result<(), Error> {
+        if binding.of_rank(self.rank()) != lent_slices(Some(input), output) {
+            return Err(Error::Internal("a binding of other memory".into()));
+        }
+        // SAFETY: as for `launch_lent`; the counts are lent memory of numbers of their type.
+        unsafe { self.launch_counted(binding, &[counts.slices()], stream) }
+    }
+}
+
+impl LentCounts<'_> {
+    /// Returns the counts as memory of the device.
+    fn slices(&self) -> DeviceCounts {
+        let [sent, received] = [self.sent, self.received].map(|lent| lent.as_slice());
+        DeviceCounts { sent, received, dtype: self.dtype, unit: self.unit }
     }
 }
 

@@ -204,9 +204,12 @@ pub(super) fn cached(instrs: &[abi::Instr]) -> u32 {
 pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
     let repeated = program.repeated_srcs(instr);
     let is_copy = instr.action == Opcode::Transfer(Transfer::Copy);
-    let opcode = if repeated > 0 && is_copy { abi::Opcode::REDUCE } else { abi::Opcode(instr.action.on_device()) };
+    let is_counted_put = instr.counted.is_some() && matches!(instr.action, Opcode::Port { .. });
+    let action = if is_counted_put { Opcode::Transfer(Transfer::CopyCounted) } else { instr.action };
+    let opcode = if repeated > 0 && is_copy { abi::Opcode::REDUCE } else { abi::Opcode(action.on_device()) };
     let flag = |set: bool, flag| if set { flag } else { 0 };
     let flags = match instr.action {
+        Opcode::Port { .. } if is_counted_put => abi::FLAG_PORT,
         Opcode::Port { signal, flush } => flag(signal, abi::FLAG_THEN_SIGNAL) | flag(flush, abi::FLAG_THEN_FLUSH),
         Opcode::Signal { relaxed } => flag(relaxed, abi::FLAG_RELAXED),
         _ => 0,

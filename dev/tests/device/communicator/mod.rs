@@ -42,7 +42,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 83] = [
+    let tests: [(&str, Test); 78] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -92,6 +92,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ),
         ("transfers_bring_what_was_sent", transfers::transfers_bring_what_was_sent),
         ("counts_without_room_are_reported_by_all_ranks", transfers::counts_without_room_are_reported_by_all_ranks),
+        ("counts_on_registered_memory", transfers::counts_on_registered_memory),
+        ("counts_are_exchanged_between_nodes", transfers::counts_are_exchanged_between_nodes),
         ("captured_calls_take_new_counts", transfers::captured_calls_take_new_counts),
         ("rows_have_the_bits_of_calls_on_slices", row_norms::rows_have_the_bits_of_calls_on_slices),
         ("compiled_kernels_normalize_rows", row_norms::compiled_kernels_normalize_rows),
@@ -160,6 +162,9 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
 pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
     vec![
         Trial::test("mock::communicator::processes", move || Job::start("communicator", "mock", seed, 2, 2)?.succeed()),
+        Trial::test("mock::communicator::counts_between_nodes", move || {
+            Job::start("communicator_counts", "mock", seed, 4, 2)?.succeed()
+        }),
         Trial::test("mock::communicator::devices_without_access", move || {
             access::in_processes("communicator_apart", "mock", seed)
         }),
@@ -195,6 +200,7 @@ pub(crate) fn play(role: &str, player: &Player, comm: &Communicator) -> Result<(
     let (device, _rig) = player.device(machine_options(player.seed, comm.rank(), false))?;
     match role {
         "communicator" => work(comm, &device),
+        "communicator_counts" => transfers::play_counts(comm, &device, player.seed),
         "communicator_empty_calls" => empty_calls::play(comm, &device),
         "communicator_cover" => cover::play(comm, &device, player),
         "communicator_channels_of_nodes" => channel_nodes::play(comm, &device),

@@ -9,7 +9,7 @@ use mscclpp_exec::cuda::{Device, DeviceVec};
 use mscclpp_exec::error::{CountLimit, CountOverflow, ErrorKind};
 
 use super::{each_on, failure, group_options, on_devices};
-use crate::processes::machine_options;
+use crate::processes::{Job, machine_options};
 
 /// What rank `from` sends to rank `to`: odd numbers of elements, none to some.
 fn part(from: u32, to: u32) -> Vec<u32> {
@@ -151,6 +151,100 @@ pub(super) fn captured_calls_take_new_counts(seed: u64) -> Result<(), Failed> {
     })
 }
 
+/// Registered memory is used in place, by eager calls and in a graph, and longer than needed.
+pub(super) fn counts_on_registered_memory(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 3, 2, |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank() as i64);
+        let on = comm.on(&stream);
+        let (mut input, mut output) = (on.alloc::<i64>(30)?, on.alloc::<i64>(40)?);
+        let (mut sent, mut received) = (DeviceVec::<i64>::new(device, 3)?, DeviceVec::<i64>::new(device, 6)?);
+        input.write(&[10 + rank; 30])?;
+        on.all_to_all_v_counted::<i64, i64>(&input, &sent, &mut output, &mut received, 5)?;
+        on.synchronize()?;
+        let call = on.last_call()?.ok_or("no call")?;
+        assert_eq!((call.algorithm.as_deref(), call.bytes_copied), (Some("alltoallv_direct"), 0));
+        let graph = stream.capture(|captured| {
+            let on = comm.on(captured);
+            on.all_to_all_v_counted::<i64, i64>(&input, &sent, &mut output, &mut received, 5)
+        })?;
+        let replays = if std::env::var_os("MSCCLPP_ALL").is_some() { 1000 } else { 9 };
+        for turn in 0..replays {
+            let count = |from: i64, to: i64| (turn + 2 * from + 3 * to) % 6;
+            sent.write(&[count(rank, 0), count(rank, 1), count(rank, 2)])?;
+            output.write(&[-1; 40])?;
+            if turn % 3 == 0 {
+                on.all_to_all_v_counted::<i64, i64>(&input, &sent, &mut output, &mut received, 5)?;
+            } else {
+                // SAFETY: the communicator and the memory live longer than the graph's launches.
+                unsafe { graph.launch(&stream)? };
+            }
+            on.synchronize()?;
+            let from = [0, 1, 2].map(|of| count(of, rank));
+            // Lengths, then places.
+            let places = [0, from[0], from[0] + from[1]];
+            assert_eq!(received.to_vec()?, [from, places].concat(), "turn {turn}");
+            let parts = (10..).zip(from).flat_map(|(of, len)| std::iter::repeat_n(of, len as usize));
+            let expected: Vec<i64> = parts.chain(std::iter::repeat(-1)).take(40).collect();
+            assert_eq!(output.to_vec()?, expected, "turn {turn}");
+        }
+        Ok(comm.barrier()?)
+    })
+}
+
+/// Ranks on several nodes: eager calls, and launches of a graph with new counts, of which some have no room.
+pub(super) fn play_counts(comm: &Communicator, device: &Device, seed: u64) -> Result<(), Failed> {
+    const MOST: i64 = 70;
+    let (stream, rank, ranks) = (device.stream()?, comm.rank() as usize, comm.num_ranks() as usize);
+    let on = comm.on(&stream);
+    let element = |from: usize, to: usize, k: i64| (10_000 * from + 1000 * to) as i32 + k as i32;
+    let len = ranks * MOST as usize;
+    let (mut input, mut output) = (DeviceVec::<i32>::new(device, len)?, DeviceVec::<i32>::new(device, len)?);
+    let (mut sent, mut received) = (DeviceVec::<i64>::new(device, ranks)?, DeviceVec::<i64>::new(device, ranks)?);
+    on.all_to_all_v_counted::<i32, i64>(&input, &sent, &mut output, &mut received, MOST as usize)?;
+    on.synchronize()?;
+    let graph = stream.capture(|captured| {
+        let on = comm.on(captured);
+        on.all_to_all_v_counted::<i32, i64>(&input, &sent, &mut output, &mut received, MOST as usize)
+    })?;
+    let replays = if std::env::var_os("MSCCLPP_ALL").is_some() { 1000 } else { 12 };
+    for turn in 0..replays {
+        let count = |from: usize, to: usize| {
+            let mixed = (seed + 1).wrapping_mul(turn + 7).wrapping_mul(1 + (31 * from + 7 * to) as u64);
+            (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as i64 % (MOST + 1)
+        };
+        let is_wrong = turn % 5 == 3;
+        let given = |to| if is_wrong && (rank, to) == (1, 0) { MOST + 1 } else { count(rank, to) };
+        let parts = (0..ranks).flat_map(|to| (0..count(rank, to)).map(move |k| element(rank, to, k)));
+        let values: Vec<i32> = parts.chain(std::iter::repeat(-1)).take(len).collect();
+        input.write(&values)?;
+        output.write(&vec![-7; len])?;
+        sent.write(&(0..ranks).map(given).collect::<Vec<_>>())?;
+        if turn % 3 == 0 {
+            on.all_to_all_v_counted::<i32, i64>(&input, &sent, &mut output, &mut received, MOST as usize)?;
+        } else {
+            // SAFETY: the communicator and the memory live longer than the graph's launches.
+            unsafe { graph.launch(&stream)? };
+        }
+        let found = match on.synchronize() {
+            Err(Error::CountOverflow(overflow)) => Some(overflow),
+            other => other.map(|()| None)?,
+        };
+        let room = MOST as u64;
+        let (limit, demand) = (CountLimit::Entry, MOST + 1);
+        let wrong = CountOverflow { rank: 1, limit, demand, room, peer: 0, part: demand };
+        assert_eq!(found, is_wrong.then_some(wrong), "turn {turn}");
+        let parts = (0..ranks).flat_map(|from| (0..count(from, rank)).map(move |k| element(from, rank, k)));
+        let fill = std::iter::repeat(-7);
+        let expected: Vec<i32> =
+            if is_wrong { fill.take(len).collect() } else { parts.chain(fill).take(len).collect() };
+        assert_eq!(output.to_vec()?, expected, "turn {turn}");
+        if !is_wrong {
+            assert_eq!(received.to_vec()?, (0..ranks).map(|from| count(from, rank)).collect::<Vec<_>>());
+        }
+    }
+    Ok(comm.barrier()?)
+}
+
 /// A rank that does not make the call is named by the others.
 pub(super) fn a_rank_that_does_not_come_is_named(seed: u64) -> Result<(), Failed> {
     let results = each_on(machine_options(seed, 0, false), 3, 3, group_options(2), |comm, device| {
@@ -173,6 +267,12 @@ pub(super) fn a_rank_that_does_not_come_is_named(seed: u64) -> Result<(), Failed
         Ok(())
     });
     results.into_iter().collect()
+}
+
+pub(super) fn counts_are_exchanged_between_nodes(seed: u64) -> Result<(), Failed> {
+    [(2, 1), (4, 2)].into_iter().try_for_each(|(ranks, per_node)| {
+        Job::start("communicator_counts", "simulator", seed, ranks, per_node)?.succeed()
+    })
 }
 
 pub(super) fn transfers_bring_what_was_sent(seed: u64) -> Result<(), Failed> {

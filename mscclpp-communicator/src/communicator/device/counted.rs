@@ -18,14 +18,18 @@ use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::{DeviceMut, DeviceRef, LentCounts, LentParams, PreparedPlan};
 use mscclpp_select::{Algorithm, DecidedBy, Request};
 
-/// The algorithm of these calls. Other ranks access scratch only, so that input and output may be any memory.
-const ALGORITHM: &str = "alltoallv_staged";
+/// The algorithm of calls on any memory: other ranks access scratch only.
+const STAGED: &str = "alltoallv_staged";
+
+/// That on registered memory of a node: other ranks write to outputs.
+const DIRECT: &str = "alltoallv_direct";
 
 impl OnStream<'_> {
     /// Sends to each rank its part of `input`: the first `sent[0]` elements to rank 0, the next `sent[1]` to rank 1 and so on; writes what
     /// the ranks send here to `output`, one part after the other, and the lengths of these parts to `received`. The counts, `i64` or `i32`,
     /// are on the device and may be results of work that was enqueued on the stream before. Input and output may be longer than needed, and
-    /// of another length on every rank; `received` may be empty.
+    /// of another length on every rank; `received` may be empty. In a `received` of two numbers for each rank, the first elements of the parts
+    /// in `output` follow their lengths.
     ///
     /// `max_count`: the maximum of a count, the same on all ranks.
     ///
@@ -34,12 +38,12 @@ impl OnStream<'_> {
     ///
     /// # Cost
     /// The first call with a type and maximum prepares a plan whose scratch has room for that many elements of each rank. Elements are
-    /// copied twice, to scratch of their receiver and to its output.
+    /// copied twice, to scratch of their receiver and to its output; where input and output of all ranks are registered memory, all at
+    /// the same place, and on one node, once, and without scratch.
     ///
     /// # Errors
-    /// [`Error::Length`] unless there is a count for each rank, and a maximum; [`Error::ElementType`] for counts of another type;
-    /// [`Error::CrossNodeAccess`] if a rank cannot access the memory of another one. A count that is negative or exceeds the maximum, and
-    /// counts that add up to more elements than an input or output has, are [`Error::CountOverflow`] of the next
+    /// [`Error::Length`] unless there is a count for each rank, and a maximum; [`Error::ElementType`] for counts of another type. A count
+    /// that is negative or exceeds the maximum, and counts that add up to more elements than an input or output has, are [`Error::CountOverflow`] of the next
     /// [`synchronize`](Self::synchronize) or [`Communicator::check`](crate::Communicator::check), the same on all ranks: no data was
     /// moved, and the communicator remains usable.
     #[track_caller]
@@ -78,11 +82,13 @@ impl OnStream<'_> {
             return Err(Error::ElementType { expected: DataType::I64, found: C::TYPE });
         }
         let length = |what, expected, found| Error::Length { call: CALL, rank, what, expected, found };
-        let mut lists = [sent.len::<C>(), received.len::<C>()].into_iter().filter(|len| *len != ranks);
-        match lists.next() {
-            Some(0) if sent.len::<C>() == ranks => {}
-            Some(found) => return Err(length("the list of counts", format!("{ranks}, one per rank"), found)),
-            None => {}
+        let counts = "the list of counts";
+        match (sent.len::<C>(), received.len::<C>()) {
+            (of_sent, of_received) if of_sent == ranks && [0, ranks, 2 * ranks].contains(&of_received) => {}
+            (found, of_received) if found == ranks => {
+                return Err(length(counts, format!("{ranks}, one per rank, or twice as many"), of_received));
+            }
+            (found, _) => return Err(length(counts, format!("{ranks}, one per rank"), found)),
         }
         let count = max_count.checked_mul(row).and_then(|count| count.checked_mul(ranks)).filter(|count| *count > 0);
         let wrong = || length("the maximum count", "at least 1, within the address space".into(), max_count);
@@ -111,9 +117,15 @@ impl Connection {
     ) -> Result<(), Error> {
         self.last = None;
         self.check(call.stream)?;
-        let request = self.on_device(Request { registered: false, ..request });
-        self.post(Kind::Collective(request, [None; 2], call.forced.variant(&request)), call)?;
-        let served = self.launch_with(call, request, None, memory, LentParams::Counts(counts));
+        let request = self.on_device(request);
+        let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
+        let registered = positions.iter().all(Option::is_some) && request.num_nodes() == 1 && request.num_ranks > 1;
+        let (positions, request) = (if registered { positions } else { [None; 2] }, Request { registered, ..request });
+        self.post(Kind::Collective(request, positions, call.forced.variant(&request)), call)?;
+        let served = match memory.input.filter(|_| registered) {
+            Some(input) => self.launch_counted_bound(call, request, positions, (input, memory.output), counts),
+            None => self.launch_with(call, request, None, memory, LentParams::Counts(counts)),
+        };
         served.map_err(|error| match error {
             Error::Driver(_) | Error::Capturing { .. } if !call.is_captured => self.fail(error),
             other => other,
@@ -130,9 +142,14 @@ impl Connection {
 /// Returns the algorithm of calls with counts on the device, and its plan.
 pub(super) fn decide(rank: u32, request: &Request) -> Result<(Arc<Algorithm>, DecidedBy, Plan), Error> {
     let no_plan = |message| Error::NoPlan { rank, request: request.to_string(), message };
-    let algorithm = algorithms::find(ALGORITHM).ok_or_else(|| no_plan("no algorithm".into()))?;
-    // A single rank as well, for which there is no other algorithm.
-    let plan = algorithms::alltoallv_staged::compile(algorithm.spec(request.num_ranks, request.num_ranks));
+    let name = if request.registered { DIRECT } else { STAGED };
+    let algorithm = algorithms::find(name).ok_or_else(|| no_plan("no algorithm".into()))?;
+    let spec = algorithm.spec(request.num_ranks, request.ranks_per_node);
+    let plan = match request.registered {
+        true => algorithms::alltoallv_direct::compile(spec),
+        // A single rank as well, for which there is no other algorithm.
+        false => algorithms::alltoallv_staged::compile(spec),
+    };
     let plan = plan.map_err(|error| no_plan(error.to_string()))?;
     Ok((Arc::new(Algorithm::builtin(algorithm)), DecidedBy::Rule("the counts are on the device"), plan))
 }

@@ -21,8 +21,8 @@ use crate::metrics::CallCounters;
 use mscclpp_base::error::Error;
 use mscclpp_base::message::Message;
 use mscclpp_exec::cuda::{
-    Access, Binding, DeviceBuffer, Entered, Executor, KernelTier, Lent, LentParams, PreparedPlan, SetUp, Staged,
-    StagedPart, Stream, lent_slices,
+    Access, Binding, DeviceBuffer, Entered, Executor, KernelTier, Lent, LentCounts, LentParams, PreparedPlan, SetUp,
+    Staged, StagedPart, Stream, lent_slices,
 };
 use mscclpp_select::kernels::NativeRun;
 use mscclpp_select::{Algorithm, Backend, CallError, DecidedBy, Decision, Request};
@@ -276,7 +276,7 @@ impl Connection {
     }
 
     /// Returns the position of memory that is registered with this communicator.
-    fn position(&self, lent: &Lent<'_>) -> Option<Position> {
+    pub(super) fn position(&self, lent: &Lent<'_>) -> Option<Position> {
         let registration = lent.registration().filter(|found| found.executor == self.executor.number())?;
         Some((registration.allocation, registration.offset))
     }
@@ -396,6 +396,37 @@ impl Connection {
         Ok(())
     }
 
+    /// Launches a request with counts on registered memory, which other ranks access.
+    pub(super) fn launch_counted_bound(
+        &mut self,
+        call: &DeviceCall<'_>,
+        request: Request,
+        positions: [Option<Position>; 2],
+        (input, output): (&Lent<'_>, &Lent<'_>),
+        counts: LentCounts<'_>,
+    ) -> Result<(), Error> {
+        let mut launched = Launched::new(request);
+        let entry = self.entry(call, request)?;
+        let is_captured = entry.is_captured;
+        let bound = entry.bound_plan()?;
+        bound.bind(positions, Memory { input: Some(input), output }, call, is_captured)?;
+        let BoundPlan { plan, bindings, .. } = bound;
+        let (_, binding) = bindings.last().ok_or_else(|| Error::Internal("a plan without binding".into()))?;
+        plan.launch_lent_counted(binding, (input, output), counts, call.stream)?;
+        entry.launched(call, &mut launched);
+        self.record_launch(call, launched);
+        Ok(())
+    }
+
+    /// Records a launch in reports and metrics, as the last one.
+    fn record_launch(&mut self, call: &DeviceCall<'_>, launched: Launched) {
+        call.communicator.inner.observed.recorder.note_kernel(launched.kernel);
+        if let Some(counters) = &launched.counters {
+            counters.record(launched.request.bytes, None, 0);
+        }
+        self.last = Some(launched);
+    }
+
     /// Launches a request that passes more than buffers, on the memory itself; `hidden`: elements of the rows that it normalizes.
     pub(super) fn launch_with(
         &mut self,
@@ -413,11 +444,7 @@ impl Connection {
         let entry = self.entry_of(call, request, hidden)?;
         entry.bound_plan()?.plan.launch_own(input.map(whole), whole(output), passed, call.stream)?;
         entry.launched(call, &mut launched);
-        call.communicator.inner.observed.recorder.note_kernel(launched.kernel);
-        if let Some(counters) = &launched.counters {
-            counters.record(request.bytes, None, 0);
-        }
-        self.last = Some(launched);
+        self.record_launch(call, launched);
         Ok(())
     }
 
