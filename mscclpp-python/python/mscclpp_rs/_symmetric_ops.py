@@ -15,7 +15,6 @@ _REDUCTIONS = {"sum": 0, "avg": 1, "product": 2, "min": 3, "max": 4}
 
 #: Operations without an implementation here.
 _REFUSED = (
-    "all_to_all_vdev",
     "all_to_all_vdev_2d",
     "all_to_all_vdev_2d_offset",
     "memcpy_to_multicast_",
@@ -144,6 +143,19 @@ def _get_remote_tensors(x: torch.Tensor, group_name: str) -> list[torch.Tensor]:
     return [handle.get_remote_tensor(rank, x.shape, x.dtype) for rank in range(handle.world_size)]
 
 
+def all_to_all_vdev(
+    input: torch.Tensor, out: torch.Tensor, in_splits: torch.Tensor, out_splits_offsets: torch.Tensor, group_name: str
+) -> None:
+    backend = _BY_GROUP.get(group_name)
+    if backend is None:
+        raise InvalidInputError(f"all_to_all_vdev: expected a process group of the backend {NAME}, found {group_name!r}")
+    if in_splits.shape != (backend._size,) or out_splits_offsets.shape != (2, backend._size):
+        expected = f"{[backend._size]} and {[2, backend._size]}"
+        shapes = f"{list(in_splits.shape)} and {list(out_splits_offsets.shape)}"
+        raise InvalidInputError(f"all_to_all_vdev: expected splits of the shapes {expected}, found {shapes}")
+    backend.all_to_all_rows(out, input, out_splits_offsets, in_splits)
+
+
 _SERVED: dict[str, Callable[..., Any]] = {
     "one_shot_all_reduce": _one_shot_all_reduce,
     "one_shot_all_reduce_out": _one_shot_all_reduce_out,
@@ -160,7 +172,11 @@ _SERVED: dict[str, Callable[..., Any]] = {
     "_low_contention_all_gather": _all_gather,
     "_low_contention_reduce_scatter": _reduce_scatter,
     "get_remote_tensors": _get_remote_tensors,
+    "all_to_all_vdev": all_to_all_vdev,
 }
+
+#: Of these, those of CPU tensors.
+_SERVED_ON_CPU = ("all_to_all_vdev",)
 
 
 def _refusing(name: str, why: str) -> Callable[..., Any]:
@@ -211,4 +227,4 @@ def install(
         has_cpu = hasattr(torch.ops.symm_mem, name) and torch._C._dispatch_has_computed_kernel_for_dispatch_key(f"symm_mem::{name}", "CPU")
         if hasattr(torch.ops.symm_mem, name) and not has_cpu:
             refuse = _refusing(name, f"the backend {NAME} has symmetric memory of CUDA devices only; call all_reduce and others")
-            _LIBRARY.impl(name, refuse, "CPU")
+            _LIBRARY.impl(name, _SERVED[name] if name in _SERVED_ON_CPU else refuse, "CPU")

@@ -20,7 +20,7 @@ from . import _native, _symmetric_ops
 from ._errors import InvalidInputError, MismatchError, UnsupportedError
 from ._torch import _BY_GROUP, NAME, Backend, register
 
-__all__ = ["Handle", "is_active", "is_symmetric"]
+__all__ = ["Handle", "all_to_all_vdev", "is_active", "is_symmetric"]
 
 #: PyTorch's module, whose names are replaced.
 _torch_module: Any = torch.distributed._symmetric_memory
@@ -83,6 +83,20 @@ def is_active() -> bool:
 
 def _tensor(buffer: _native.Buffer, sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return from_dlpack(buffer).view(dtype).reshape(tuple(sizes))
+
+
+def all_to_all_vdev(
+    input: torch.Tensor, out: torch.Tensor, in_splits: torch.Tensor, out_splits_offsets: torch.Tensor, group_name: str
+) -> None:
+    """Sends the first ``in_splits[0]`` rows of ``input`` to rank 0, the next ``in_splits[1]`` to rank 1 and so on, as
+    ``torch.ops.symm_mem.all_to_all_vdev`` does.
+
+    What the ranks send is written to ``out``, one part after the other; ``out_splits_offsets``, of shape (2, ranks), receives the rows from
+    each rank and, in its second row, where they begin. Splits are int64, all tensors on the CPU or on one device, in any memory; ``input``
+    has equally many rows on all ranks, the maximum of a split. On a device, the call does not wait for the stream and may be captured.
+    Sizes that do not fit are ``InvalidInputError`` of all ranks, on a device by a later synchronization, and no rows are moved.
+    """
+    _symmetric_ops.all_to_all_vdev(input, out, in_splits, out_splits_offsets, group_name)
 
 
 class Handle:

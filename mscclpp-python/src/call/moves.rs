@@ -130,7 +130,8 @@ fn joined(views: &[View]) -> Option<View> {
     })
 }
 
-/// Sends to each rank as many rows as `sent` has for it, and writes to `received` how many rows the ranks have sent.
+/// Sends to each rank as many rows as `sent` has for it, and writes to `received` how many rows the ranks have sent, then, if it is twice as
+/// long, where they begin.
 pub(super) fn all_to_all_rows(
     comm: &Communicator,
     [input, output]: [&View; 2],
@@ -155,8 +156,14 @@ pub(super) fn all_to_all_rows(
     let counts = with_type!(dtype, T => {
         comm.all_to_all_v_into::<T>(&read(&source)[..total], &counts, written(output), None)
     })?;
-    for (size, count) in written::<i64>(received).iter_mut().zip(counts) {
-        *size = (count / row.max(1)) as i64;
+    let (sizes, places) = written::<i64>(received).split_at_mut(counts.len());
+    let mut begin = 0;
+    for (number, count) in counts.into_iter().enumerate() {
+        sizes[number] = (count / row.max(1)) as i64;
+        if let Some(place) = places.get_mut(number) {
+            *place = begin;
+        }
+        begin += sizes[number];
     }
     Ok(())
 }

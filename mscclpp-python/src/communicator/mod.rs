@@ -339,7 +339,10 @@ impl PyCommunicator {
         let (received, sent) = (View::new(received)?, View::new(sent)?);
         same_kind("all_to_all_single", &output, &input)?;
         let ranks = self.ranks.comm.num_ranks() as usize;
-        if [&received, &sent].iter().any(|sizes| sizes.kind != Kind::Plain(DataType::I64) || sizes.count() != ranks) {
+        // Places may follow the sizes of the output.
+        let are_sizes =
+            [received.count(), sent.count()] == [ranks; 2] || [received.count(), sent.count()] == [2 * ranks, ranks];
+        if !are_sizes || [&received, &sent].iter().any(|sizes| sizes.kind != Kind::Plain(DataType::I64)) {
             let message = format!("expected sizes of type int64, {ranks} of input and output, one for each rank");
             return Err(Failure::invalid("all_to_all_single", message).into());
         }

@@ -395,6 +395,40 @@ def all_to_all_of_rows_whose_numbers_receivers_do_not_know():
 
 
 @own_test
+def all_to_all_vdev_writes_splits_and_offsets():
+    import mscclpp_rs
+    import torch.distributed._symmetric_memory as of_torch
+
+    # The module is for PyTorch 2.15 or later.
+    if not hasattr(of_torch, "all_to_all_nd"):
+        return
+    from mscclpp_rs import symmetric_memory
+
+    name = dist.group.WORLD.group_name
+    calls = [symmetric_memory.all_to_all_vdev, torch.ops.symm_mem.all_to_all_vdev]
+    for call in range(4):
+        table = [[call * ((3 * rank + 2 * peer + call) % 4) * (rank != 1) for peer in range(SIZE)] for rank in range(SIZE)]
+        rows = [values(rank, 2 * sum(table[rank]), torch.int32, call).reshape(-1, 2) for rank in range(SIZE)]
+        expected = torch.cat([rows[rank].split(table[rank])[RANK] for rank in range(SIZE)])
+        output = values(RANK, 2 * len(expected) + 2, torch.int32, 9).reshape(-1, 2)
+        expected = torch.cat([expected, output[len(expected) :]])
+        result = torch.full((2, SIZE), -1)
+        calls[call % 2](rows[RANK], output, torch.tensor(table[RANK]), result, name)
+        equal(output, expected, f"rows of call {call}")
+        sizes = [table[rank][RANK] for rank in range(SIZE)]
+        equal(result, torch.tensor([sizes, [sum(sizes[:rank]) for rank in range(SIZE)]]), f"splits and offsets of call {call}")
+    ones = torch.ones(SIZE, dtype=torch.int64)
+    for splits, group in ((torch.ones(2, SIZE + 1, dtype=torch.int64), name), (result, "no such group")):
+        try:
+            symmetric_memory.all_to_all_vdev(rows[RANK], output, ones, splits, group)
+        except mscclpp_rs.InvalidInputError as error:
+            assert "all_to_all_vdev: expected" in str(error), error
+        else:
+            raise AssertionError(f"{splits.shape} of {group}")
+    dist.barrier()
+
+
+@own_test
 def tokens_reach_experts_and_return():
     from mscclpp_rs.experts import low_latency_combine, low_latency_dispatch
 
