@@ -1,4 +1,4 @@
-//! Staged all-to-all-v: 1 exchange of counts, then 1 step, the sent bytes written per rank, P chunks of scratch.
+//! Staged all-to-all-v: 1 exchange of counts, then 1 step, the sent bytes written per rank, P chunks of scratch; on several nodes 2 P.
 
 use mscclpp_core::dsl::Program;
 use mscclpp_core::types::BlockSync;
@@ -13,7 +13,10 @@ use crate::builtin::{BufferMode, BuiltinAlgorithm};
 #[collective(AllToAllV, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn alltoallv_staged(p: &Program) {
     let ranks = p.num_ranks();
-    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks)).collect();
+    let is_on_one_node = p.num_nodes() == 1;
+    // What arrives, then what ports send.
+    let chunks = if is_on_one_node { ranks } else { 2 * ranks };
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(chunks)).collect();
     for rank in p.ranks() {
         let id = rank.id();
         rank.exchange_counts(0);
@@ -33,10 +36,12 @@ pub fn alltoallv_staged(p: &Program) {
                 rank.copy_counted(to, scratch[id].chunk(peer.id()), peer, rank, step);
             } else {
                 let channel = rank.port_channel(peer);
-                channel.put_counted(theirs, from, rank, peer, step);
+                let outgoing = scratch[id].chunk(ranks + peer.id());
+                rank.copy_counted(outgoing, from, rank, peer, step);
+                channel.put_counted(theirs, outgoing, rank, peer, step);
                 channel.handshake(step).sync(BlockSync::Both);
                 rank.copy_counted(to, scratch[id].chunk(peer.id()), peer, rank, step);
-                // The input may be overwritten only after it has been read.
+                // The next launch overwrites what is sent.
                 channel.flush(step);
             }
         }

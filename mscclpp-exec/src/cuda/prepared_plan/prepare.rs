@@ -12,6 +12,7 @@ use crate::cuda::specialize::{Constants, NotSpecialized, is_even, takes_any_alig
 use crate::process::describe;
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::Error;
+use mscclpp_base::interpret::program::Instr;
 use mscclpp_base::interpret::{Block, Operand, Params, ResolvedPlan, Space};
 use mscclpp_base::kernel_tier::KernelTier;
 use mscclpp_base::message::Message;
@@ -103,9 +104,10 @@ fn specialized(
 fn accesses_own_buffers_only(program: &ResolvedPlan) -> bool {
     let instrs = |block: &Block| &program.instrs[block.start as usize..block.end as usize];
     let is_own = |block: &Block, operand: &Operand| operand.rank == block.rank || !operand.space.is_callers();
-    let operands = |instr| program.srcs(instr).iter().chain(program.dsts(instr));
-    // Proxies transfer from memory that is registered for them.
-    program.proxies.is_empty()
+    let operands = |instr: &Instr| program.srcs(instr).iter().chain(program.dsts(instr));
+    // Proxies transfer from memory that is registered for them, or from scratch.
+    let are_from_scratch = |instr: &Instr| !instr.action.is_port() || operands(instr).all(|of| !of.space.is_callers());
+    (program.proxies.is_empty() || program.is_counted && program.instrs.iter().all(are_from_scratch))
         && program
             .agents
             .iter()
