@@ -26,6 +26,7 @@ MSCCLPP_COVER=all device 1 communicator::cover
 MSCCLPP_ALL=1 device 1 sim::specialized
 MSCCLPP_ALL=1 device 1 graphs::ten_thousand_replays
 MSCCLPP_ALL=1 device 1 counts::
+MSCCLPP_ALL=1 device 1 communicator::counts
 cargo test --release -p mscclpp-exec --features cuda --test jit
 kernels/check.sh --full
 echo "the full matrix holds"

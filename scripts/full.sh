@@ -83,6 +83,7 @@ part() {
     order)
         MSCCLPP_PERMUTATIONS=20 MSCCLPP_OPERATIONS=3000 tests mscclpp-fuzz --test integration -- permutations::
         MSCCLPP_MALFORMED=100000 tests mscclpp-fuzz --test integration -- fuzz::malformed
+        MSCCLPP_COUNT_MUTANTS=5000 tests mscclpp-fuzz --test integration -- counts::
         MSCCLPP_RANDOM_PLANS=100000 tests mscclpp-validate --lib --
         ;;
     processes)
