@@ -42,7 +42,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 78] = [
+    let tests: [(&str, Test); 85] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
