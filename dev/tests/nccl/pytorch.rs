@@ -39,7 +39,7 @@ const OF_OWN_BACKEND: [(&str, usize); 8] = [
     ("programs", 1),
     ("reductions", 12),
     ("gathers", 10),
-    ("exchanges", 9),
+    ("exchanges", 10),
     ("groups", 8),
     ("ddp", 4),
     ("fsdp", 4),

@@ -61,6 +61,11 @@ def all_to_all_single_with_sizes_on_the_device():
 
 @own_test
 def all_to_all_vdev_with_splits_on_the_device():
+    import torch.distributed._symmetric_memory as of_torch
+
+    # The module is for PyTorch 2.15 or later.
+    if not hasattr(of_torch, "all_to_all_nd"):
+        return
     from mscclpp_rs import symmetric_memory
 
     result = on_device(torch.full((2, SIZE), -1))
