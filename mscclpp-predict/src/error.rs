@@ -14,7 +14,9 @@ pub enum PredictError {
     #[error(transparent)]
     Size(ExecutionError),
     /// A plan for more ranks than the machine has.
-    #[error("expected a plan for at most {limit} ranks, which machine `{machine}` has, found one for {ranks}")]
+    #[error(
+        "expected a plan for at most {limit} ranks, which machine `{machine}` has, found one for {ranks}; use fewer ranks, or another machine"
+    )]
     TooManyRanks {
         /// The ranks of the plan.
         ranks: usize,

@@ -225,19 +225,40 @@ impl<'t> Graph<'t> {
         cuts.reduce(Cut::tighter)
     }
 
-    /// Returns the class of any partition with the largest quotient of messages, a function of its ranks, and egress.
+    /// Returns the set with the largest quotient of messages, a function of its ranks, and egress: of the classes of partitions, each with
+    /// those switches and hosts inside that make its egress least.
     pub(super) fn best_set(&self, messages: impl Fn(f64) -> f64) -> Option<Cut> {
-        let cuts = self.partitions().into_iter().filter_map(|classes| {
+        let cuts = self.partitions().into_iter().chain(self.nodes()).filter_map(|classes| {
             let (egress, ranks) = (self.egress(&classes), self.ranks(&classes));
-            let sets = (0..self.num_parts(&classes)).map(|set| Cut {
-                classes: classes.iter().map(|class| u32::from(*class != set)).collect(),
-                num_classes: 1,
-                gb_per_s: egress[set as usize],
-                messages: messages(f64::from(ranks[set as usize])),
+            // Nodes that are alike have equal sets.
+            let mut known = std::collections::BTreeSet::new();
+            let is_new = |set: &u32| known.insert((ranks[*set as usize], egress[*set as usize].to_bits()));
+            let sets = (0..self.num_parts(&classes)).filter(is_new).map(|set| {
+                let classes: Classes = classes.iter().map(|class| u32::from(*class != set)).collect();
+                let classes = self.with_least_egress(&classes);
+                let (num_classes, gb_per_s) = (1, self.egress(&classes)[0]);
+                Cut { classes, num_classes, gb_per_s, messages: messages(f64::from(ranks[set as usize])) }
             });
             sets.reduce(Cut::tighter)
         });
         cuts.reduce(Cut::tighter)
+    }
+
+    /// Returns a set of the same ranks with the least egress: a minimum cut between them and the other ranks.
+    fn with_least_egress(&self, classes: &[u32]) -> Classes {
+        let (ranks, source) = (self.topology.num_ranks, self.num_elements());
+        let sink = source + 1;
+        let mut network = self.network(2);
+        for edge in &self.edges {
+            // More than the links of a rank carry, so that no rank changes its side.
+            for rank in [edge.from, edge.to].into_iter().filter(|end| *end < ranks) {
+                let (from, to) = if classes[rank] == 0 { (source, rank) } else { (rank, sink) };
+                network.add(from, to, 2.0 * edge.gb_per_s);
+            }
+        }
+        let (_, inside) = network.max_flow(source, sink);
+        let of = |element: usize| if element < ranks { classes[element] } else { u32::from(!inside[element]) };
+        (0..source).map(of).collect()
     }
 
     /// Returns the bandwidth of the least of the links from ranks to switches of their nodes, and the ranks of a node, where

@@ -61,7 +61,9 @@ pub enum BoundError {
         found: usize,
     },
     /// Ranks that no links connect.
-    #[error("the links of machine `{0}` do not connect all ranks, or connect them in one direction only")]
+    #[error(
+        "the links of machine `{0}` do not connect all ranks, or connect them in one direction only; add links, or use fewer ranks"
+    )]
     Disconnected(String),
 }
 

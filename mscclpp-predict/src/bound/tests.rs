@@ -119,6 +119,16 @@ fn nodes_with_one_network_interface_each() {
 }
 
 #[test]
+fn interface_that_the_ranks_of_a_node_share_is_inside_of_the_cut() {
+    // As above, with links of all ranks to the interface that together carry more than it does.
+    let links = [("gpu", "switch", 450.0), ("gpu", "nic", 50.0), ("nic", "all:network", 50.0)];
+    let nodes = machine(16, 8, false, &links);
+    assert_algbw(&nodes, AllGather, 100.0);
+    assert_algbw(&nodes, AllReduce, 50.0);
+    assert_algbw(&nodes, AllToAll, 12.5);
+}
+
+#[test]
 fn certificate_names_the_ranks_of_the_cut() {
     let slow = machine(8, 8, false, &[("gpu0-6", "switch", 450.0), ("gpu7", "switch", 225.0)]);
     let certificate = lower_bound(AllGather, &slow, 8, 1 << 30).expect("a bound").certificate.expect("a cut");
