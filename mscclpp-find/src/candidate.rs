@@ -78,14 +78,6 @@ impl Candidate {
         }
     }
 
-    /// Returns the bytes of the message per time that the links allow packed trees, in 10⁹ bytes per second; `None` for built-in algorithms.
-    pub fn algbw_gb_per_s(&self) -> Option<f64> {
-        match &self.origin {
-            Origin::Builtin { .. } => None,
-            Origin::Trees { trees, .. } => Some(trees.algbw_gb_per_s),
-        }
-    }
-
     /// Describes how the algorithm was built.
     pub fn config(&self) -> String {
         match &self.origin {

@@ -64,6 +64,8 @@ pub struct Ranked {
     pub candidate: Arc<Candidate>,
     /// Its predicted time, in microseconds.
     pub time_us: f64,
+    /// Bytes of the message per time in which the links alone carry what the plan moves, in 10⁹ bytes per second; `None` if it uses none.
+    pub links_gb_per_s: Option<f64>,
 }
 
 /// Candidates at a message size.
@@ -144,7 +146,8 @@ impl<'m> Finder<'m> {
                 for (number, time_us) in configs {
                     let proved = accepted[number].get_or_insert_with(|| prove(&self.origins[number]));
                     if let Some(candidate) = proved {
-                        ranked.push(Ranked { candidate: Arc::clone(candidate), time_us });
+                        let links_gb_per_s = links(candidate, machine, bytes);
+                        ranked.push(Ranked { candidate: Arc::clone(candidate), time_us, links_gb_per_s });
                         break;
                     }
                     num_refused += 1;
@@ -232,12 +235,21 @@ impl Simulated {
     }
 }
 
+/// Returns the bytes of the message per time in which the links carry what a plan moves, in 10⁹ bytes per second: from the execution of
+/// the plan, not from what the finder knows of its trees.
+fn links(candidate: &Candidate, machine: &Machine, bytes: u64) -> Option<f64> {
+    let us = Predictor::new(&candidate.plan).links_us(machine, bytes).ok().filter(|us| *us > 0.0)?;
+    Some(bytes as f64 / us / BYTES_PER_US)
+}
+
 /// Builds a candidate; `None` if the checks refuse its plan.
 fn prove(origin: &Origin) -> Option<Arc<Candidate>> {
     let plan = origin.build()?;
     check(&plan).is_empty().then(|| Arc::new(Candidate { plan, origin: origin.clone() }))
 }
 
+/// Bytes per microsecond of 10⁹ bytes per second.
+const BYTES_PER_US: f64 = 1000.0;
 /// Part of the time that fewer thread blocks may cost.
 const NEARLY: f64 = 0.005;
 /// Part by which sums of floating-point numbers may differ.

@@ -17,11 +17,11 @@ mod functions {
 }
 
 use mscclpp_core::check::check;
-use mscclpp_core::collective::CollectiveKind::{self, AllGather, AllReduce, ReduceScatter};
+use mscclpp_core::collective::CollectiveKind::{self, AllGather, AllReduce, AllToAll, ReduceScatter};
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cpu::Executor;
 use mscclpp_exec::{Message, verify::Verifier};
-use mscclpp_find::{Candidate, FindError, Finder, Request};
+use mscclpp_find::{Candidate, FindError, Finder, Ranking, Request};
 use mscclpp_predict::Machine;
 
 /// Constants with which thread blocks are fast and operations take time.
@@ -86,11 +86,80 @@ fn found_plans_are_right_and_close_to_the_bound() {
             let times = best.time_us / long.bound.time_us;
             // The way through the trees is not free, and links idle at times.
             assert!(times < 1.1, "{name}: {kind:?} by {} takes {times} times the bound", best.candidate.name());
-            let trees = long.ranked.iter().find_map(|found| found.candidate.algbw_gb_per_s()).expect("trees");
+            let trees = long.ranked.iter().find(|found| found.candidate.builtin().is_none()).expect("trees");
+            let trees = trees.links_gb_per_s.expect("links");
             let bound = long.bound.algbw_gb_per_s;
             assert!(trees >= 0.95 * bound && trees <= bound * (1.0 + 1e-9), "{name}: {kind:?} {trees} {bound}");
         }
     }
+}
+
+/// Bytes of messages whose time is that of links.
+const LONG: u64 = 256 << 20;
+
+/// Returns how many times the bound the links take, for the plan that uses them best and for the fastest one. Sums in switches load the
+/// caller's own part as well, so they are compared with the bound of such loads.
+fn times_of_links(ranking: &Ranking) -> (f64, f64) {
+    let bound_us = ranking.bound.load_reduce_us.unwrap_or(ranking.bound.throughput_us);
+    let times = ranking.ranked.iter().filter_map(|found| {
+        let us = ranking.bytes as f64 / found.links_gb_per_s? / 1000.0;
+        Some(us / bound_us)
+    });
+    let times: Vec<f64> = times.collect();
+    (times.iter().copied().fold(f64::INFINITY, f64::min), times[0])
+}
+
+/// Finds plans of long messages on machines, and checks that links take at most 1.05 times the bound. Prints a row of each collective.
+fn assert_use_links(machines: impl Iterator<Item = Machine>) {
+    let rows: Vec<_> = machines.flat_map(|machine| uses_of_links(&machine)).collect();
+    let worse: Vec<_> = rows.iter().filter(|(best, _)| *best > 1.05).collect();
+    assert!(worse.is_empty(), "{worse:?}");
+}
+
+/// Finds plans of long messages on a machine, and returns and prints how many times the bound the links take for each collective.
+fn uses_of_links(machine: &Machine) -> Vec<(f64, String)> {
+    let kinds = [AllReduce, AllGather, ReduceScatter, AllToAll];
+    let rows = kinds.map(|kind| {
+        let request = Request { kind, machine, num_ranks: machine.ranks, max_blocks: None, in_place: None };
+        let start = std::time::Instant::now();
+        let rankings = Finder::new(request).rank(&[LONG], 50).unwrap_or_else(|error| panic!("{error}"));
+        let took = start.elapsed();
+        let (best, fastest) = times_of_links(&rankings[0]);
+        let name = &machine.name;
+        if machine.ranks <= 16 {
+            rankings[0].ranked.iter().for_each(|found| assert_is_right(&found.candidate));
+        }
+        let first = rankings[0].ranked[0].candidate.name();
+        let row = format!("{name:16} {:14} links {best:.3}, fastest {first} {fastest:.3}, {took:.1?}", kind.name());
+        println!("{row}");
+        (best, row)
+    });
+    rows.to_vec()
+}
+
+#[test]
+fn links_between_nodes_are_used_as_the_bound_allows() {
+    assert_use_links([machine_of_nodes(8, 4, "multicast = true\n"), machine_of_nodes(6, 2, "")].into_iter());
+}
+
+/// Nodes on switches, with an interface for each rank to a network that all nodes share.
+fn machine_of_nodes(ranks: u32, per_node: u32, more: &str) -> Machine {
+    let link = |to: &str, rate: u32, shared: bool| {
+        format!("[[link]]\nfrom = \"gpu\"\nto = \"{to}\"\ngb_per_s = {rate}\nshared = {shared}\nsource = \"test\"\n")
+    };
+    let text = format!(
+        "name = \"nodes\"\ndescription = \"d\"\nranks = {ranks}\nranks_per_node = {per_node}\n{more}{}{}{CONSTANTS}",
+        link("switch", 400, false),
+        link("network", 50, true)
+    );
+    Machine::parse(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn links_of_every_described_machine_are_used_as_the_bound_allows() {
+    let machines = Machine::names().map(|name| Machine::builtin(name).expect("it is built in"));
+    assert_use_links(machines.filter(|machine| machine.ranks <= 64 && !machine.one_device));
 }
 
 #[test]

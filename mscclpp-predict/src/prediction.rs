@@ -7,8 +7,8 @@ use mscclpp_check::execution::{Execution, chunk_bytes, chunk_of_iterations, iter
 use mscclpp_plan::raw::{PlanTree, RankPlan};
 
 use crate::error::PredictError;
-use crate::machine::Machine;
-use crate::simulation::{Cause, Timeline, Usage, simulate};
+use crate::machine::{BYTES_PER_US, Machine};
+use crate::simulation::{Cause, Timeline, Usage, bytes_of_links, simulate};
 use crate::topology::Topology;
 
 /// A part of the predicted time.
@@ -75,6 +75,32 @@ impl<'p> Predictor<'p> {
         Ok(new)
     }
 
+    /// Returns the number of ranks, of which the machine has as many.
+    fn num_ranks(&self, machine: &Machine) -> Result<u32, PredictError> {
+        let ranks = self.plan.ranks.len();
+        match u32::try_from(ranks).ok().filter(|ranks| *ranks <= machine.ranks) {
+            Some(ranks) => Ok(ranks),
+            None => Err(PredictError::TooManyRanks { ranks, machine: machine.name.clone(), limit: machine.ranks }),
+        }
+    }
+
+    /// Returns the microseconds in which the links alone carry a message of the given number of bytes, the larger of a rank's input and
+    /// output: of the link that is longest busy if all are used at their bandwidth. That is no time of the model: it has no
+    /// constants, and tells how well an algorithm uses the links. 0 for ranks on one device.
+    ///
+    /// # Errors
+    /// [`PredictError`].
+    pub fn links_us(&mut self, machine: &Machine, bytes: u64) -> Result<f64, PredictError> {
+        let topology = Topology::of(machine, self.num_ranks(machine)?);
+        let whole = chunk_bytes(self.plan, bytes);
+        // Links carry as much in each iteration of a pipeline.
+        let part = whole.min(chunk_of(self.plan, FIRST_ITERATIONS));
+        let run = self.execution(part)?;
+        let carried = bytes_of_links(&run, machine, &topology)?;
+        let us = topology.edges.iter().zip(carried).map(|(edge, bytes)| bytes / (edge.gb_per_s * BYTES_PER_US));
+        Ok(us.fold(0.0, f64::max) * (whole as f64 / part as f64))
+    }
+
     /// Predicts the time of messages of the given number of bytes: the larger of a rank's input and output. `tier` is a kind of
     /// kernel of the machine description.
     ///
@@ -86,10 +112,7 @@ impl<'p> Predictor<'p> {
     /// [`PredictError`].
     pub fn predict(&mut self, machine: &Machine, bytes: u64, tier: Option<&str>) -> Result<Prediction, PredictError> {
         let plan = self.plan;
-        let ranks = plan.ranks.len();
-        if ranks > machine.ranks as usize {
-            return Err(PredictError::TooManyRanks { ranks, machine: machine.name.clone(), limit: machine.ranks });
-        }
+        let ranks = self.num_ranks(machine)?;
         if let Some(tier) = tier.filter(|tier| !machine.tiers.contains_key(*tier)) {
             if machine.tiers.is_empty() {
                 return Err(PredictError::NoTiers { machine: machine.name.clone(), tier: tier.to_owned() });
@@ -98,7 +121,7 @@ impl<'p> Predictor<'p> {
             return Err(PredictError::UnknownTier { machine: machine.name.clone(), tier: tier.to_owned(), known });
         }
         let constants = machine.constants_of(tier);
-        let topology = Topology::of(machine, ranks as u32);
+        let topology = Topology::of(machine, ranks);
         let whole = chunk_bytes(plan, bytes);
         let buffers = all_buffer_bytes(plan, machine, bytes);
         let mut run = |chunk: u64| -> Result<(Arc<Execution>, Timeline), PredictError> {
@@ -107,7 +130,7 @@ impl<'p> Predictor<'p> {
             Ok((run, timeline))
         };
         let grain = u64::from(plan.buffer_alignment.max(1));
-        let of_iterations = |count: u64| (chunk_of_iterations(plan, count) / grain * grain).max(grain);
+        let of_iterations = |count: u64| chunk_of(plan, count);
         let mut count = FIRST_ITERATIONS;
         let mut shorter = of_iterations(count);
         if iterations(plan, whole) > MAX_ITERATIONS && shorter < whole {
@@ -136,6 +159,12 @@ impl<'p> Predictor<'p> {
         let time_us = timeline.total_us;
         Ok(Prediction { time_us, shares, partial: false, steady_state: false, execution, timeline })
     }
+}
+
+/// Returns the largest size of a chunk with which no loop makes more iterations than given, as executors align it.
+fn chunk_of(plan: &PlanTree, iterations: u64) -> u64 {
+    let grain = u64::from(plan.buffer_alignment.max(1));
+    (chunk_of_iterations(plan, iterations) / grain * grain).max(grain)
 }
 
 /// Simulates the execution of a prediction again, and returns its use of resources.
@@ -174,4 +203,51 @@ fn continued(timeline: &Timeline, time_us: f64) -> Vec<Share> {
     let scale = (time_us - timeline.launch_us) / (timeline.total_us - timeline.launch_us).max(f64::MIN_POSITIVE);
     let of = |(cause, us)| Share { cause, us: if cause == Cause::Launch { us } else { us * scale } };
     timeline.causes().map(of).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_algorithms as algorithms;
+
+    use super::*;
+
+    /// Iterations of pipelines that are compared, more than are simulated otherwise.
+    const LONG: u64 = 3 * MAX_ITERATIONS;
+
+    /// Returns the time of all iterations.
+    fn time_of_all(plan: &PlanTree, machine: &Machine, bytes: u64) -> f64 {
+        let run = record_execution(plan, chunk_bytes(plan, bytes)).unwrap_or_else(|error| panic!("{error}"));
+        let (topology, constants) = (Topology::of(machine, plan.ranks.len() as u32), machine.constants_of(None));
+        let buffers = all_buffer_bytes(plan, machine, bytes);
+        simulate(&run, machine, &topology, &constants, buffers, None).expect("a time").total_us
+    }
+
+    #[test]
+    fn steady_state_is_within_a_percent_of_all_iterations() {
+        let mut num_compared = 0;
+        for name in ["8xh100", "2x8xh100", "8xa100"] {
+            let machine = Machine::builtin(name).expect("it is built in");
+            for algorithm in algorithms::all() {
+                if !algorithm.supports(machine.ranks, machine.ranks_per_node) {
+                    continue;
+                }
+                let mut spec = algorithm.spec(machine.ranks, machine.ranks_per_node);
+                spec.collective.in_place |= algorithm.buffer_mode() == algorithms::BufferMode::InPlace;
+                let arguments = algorithm.arguments([]).expect("the defaults");
+                let plan = algorithm.compile_tree(spec, &arguments).expect("a plan");
+                let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks)).max();
+                if iterations(&plan, 1 << 40) == 0 {
+                    continue;
+                }
+                let bytes = chunk_of(&plan, LONG) * u64::from(chunks.expect("ranks"));
+                let Ok(part) = predict(&plan, &machine, bytes, None) else { continue };
+                let all = time_of_all(&plan, &machine, bytes);
+                assert!(part.partial && part.steady_state, "{} on {name}", algorithm.name());
+                let of_all = part.time_us / all;
+                assert!((of_all - 1.0).abs() <= 0.01, "{} on {name}: {of_all} of {all} us", algorithm.name());
+                num_compared += 1;
+            }
+        }
+        assert!(num_compared >= 3, "{num_compared} pipelines");
+    }
 }

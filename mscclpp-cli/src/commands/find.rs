@@ -118,7 +118,7 @@ fn value(args: &FindArgs, machine: &Machine, ranking: &Ranking, written: &[Strin
             "blocks": found.candidate.num_blocks(),
             "time_us": found.time_us,
             "times_bound": Some(found.time_us / ranking.bound.time_us).filter(|times| times.is_finite()),
-            "links_algbw_gbps": found.candidate.algbw_gb_per_s(),
+            "links_algbw_gbps": found.links_gb_per_s,
         })
     });
     json!({

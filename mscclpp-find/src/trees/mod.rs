@@ -48,8 +48,6 @@ pub(crate) struct TreePlan {
     up: Vec<Links>,
     /// From parents to children; empty for a reduce-scatter.
     down: Vec<Links>,
-    /// Bytes of the message per time that the links allow, in 10⁹ bytes per second.
-    pub(crate) algbw_gb_per_s: f64,
 }
 
 impl TreePlan {
@@ -102,8 +100,7 @@ impl TreePlan {
         };
         let num_ranks = topology.num_ranks as u32;
         let (up, down) = (links(up, true), links(down, false));
-        let algbw_gb_per_s = bandwidth(topology, up.iter().chain(&down), num_trees)?;
-        Some(Self { kind, num_ranks, span, chunk_factor, up, down, algbw_gb_per_s })
+        Some(Self { kind, num_ranks, span, chunk_factor, up, down })
     }
 
     /// Returns the number of thread blocks of a rank in one instance.
@@ -190,17 +187,6 @@ fn directed(mut links: Vec<(usize, usize)>, reversed: bool) -> Vec<(usize, usize
         links.iter_mut().for_each(|link| *link = (link.1, link.0));
     }
     links
-}
-
-/// Returns the bytes of the message per time that links allow if each tree carries an equal part of it, in 10⁹ bytes per second.
-fn bandwidth<'t>(topology: &Topology, trees: impl Iterator<Item = &'t Links>, num_trees: usize) -> Option<f64> {
-    let routes: Vec<_> = (0..topology.num_ranks).map(|rank| topology.routes(rank)).collect();
-    let mut load = vec![0.0; topology.edges.len()];
-    for (from, to) in trees.flat_map(|(_, links)| links) {
-        routes[*from][*to].as_ref()?.iter().for_each(|edge| load[*edge] += 1.0);
-    }
-    let times = topology.edges.iter().zip(&load).map(|(edge, load)| load / num_trees as f64 / edge.gb_per_s);
-    Some(1.0 / times.fold(0.0, f64::max))
 }
 
 /// Returns the ranks with the most bandwidth.

@@ -4,6 +4,7 @@
 //! become visible. It takes a fixed time, and then, if it moves data, progresses at the speed that its thread block and
 //! its fair share of links and memory allow. Speeds change only when a node starts or ends to move data.
 
+mod carried;
 mod cost;
 mod dependents;
 mod moving;
@@ -17,6 +18,7 @@ use std::collections::BinaryHeap;
 
 use mscclpp_check::execution::Execution;
 
+pub(crate) use self::carried::bytes_of_links;
 use self::cost::Costs;
 use self::dependents::Dependents;
 use self::moving::Moving;
