@@ -28,7 +28,7 @@ pub struct BuiltinAlgorithm {
     nodes: (u32, u32),
     ranks_per_node: u32,
     any_chunk_factor: bool,
-    block_per_peer: bool,
+    blocks_per_peer: u32,
     multicast: bool,
     order_varies_across: Option<OrderScope>,
     params: &'static [Param],
@@ -156,7 +156,7 @@ impl BuiltinAlgorithm {
             nodes: (1, 1),
             ranks_per_node: 1,
             any_chunk_factor: false,
-            block_per_peer: false,
+            blocks_per_peer: 0,
             multicast: false,
             order_varies_across: Some(OrderScope::Elements),
             params: &[],
@@ -182,9 +182,9 @@ impl BuiltinAlgorithm {
         self
     }
 
-    /// Records that the algorithm has thread blocks for each peer or for each rank of the node, which are multiplied.
-    pub(crate) const fn block_per_peer(mut self) -> Self {
-        self.block_per_peer = true;
+    /// Records that the algorithm has this number of thread blocks for each peer, which are multiplied.
+    pub(crate) const fn blocks_per_peer(mut self, count: u32) -> Self {
+        self.blocks_per_peer = count;
         self
     }
 
@@ -322,7 +322,8 @@ impl BuiltinAlgorithm {
     /// thread blocks for its transfers; at least 1.
     #[doc(hidden)]
     pub fn max_parallel_blocks(&self, num_ranks: u32, blocks: u32) -> u32 {
-        if self.block_per_peer { (blocks / num_ranks.saturating_sub(1).max(1)).max(1) } else { blocks }
+        let of_one = self.blocks_per_peer.saturating_mul(num_ranks.saturating_sub(1));
+        (blocks / of_one.max(1)).max(1)
     }
 
     /// Returns a specification with another number of [parallel blocks](Self::num_parallel_blocks), and the arguments for it.

@@ -248,10 +248,15 @@ pub(crate) fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
         "broadcast_chain" => Cost { ported: 1.0, ..none },
         "reduce_chain" => Cost { ported: 1.0, scratch: p, ..none },
         "send_recv" => Cost { ported: 1.0, ..none },
-        "allgather_hierarchical" => Cost { sent: (g - 1.0) / g, ported: (n - 1.0) / p, ..none },
+        "allgather_hierarchical" | "allgather_hierarchical_pipeline" => {
+            Cost { sent: (g - 1.0) / g, ported: (n - 1.0) / p, ..none }
+        }
         "allreduce_hierarchical" | "allreduce_hierarchical_pipeline" => {
             let within = (g - 1.0) / g;
             Cost { sent: within, read: within, ported: 2.0 * (n - 1.0) / p, scratch: n - 1.0, ..none }
+        }
+        "allreduce_hierarchical_switch" => {
+            Cost { multicast: 1.0 / g, reduced: 1.0 / g, ported: 2.0 * (n - 1.0) / p, scratch: n - 1.0, ..none }
         }
         "reducescatter_packets" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
         "allreduce_ring_order" => Cost { sent: others, read: others, scratch: 2.0, ..none },

@@ -87,4 +87,5 @@ pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     include_str!("hierarchical_packets.rs"),
     |p, _| allgather_hierarchical_packets(p),
 )
-.nodes(1, u32::MAX, 1);
+.nodes(1, u32::MAX, 1)
+.blocks_per_peer(2);

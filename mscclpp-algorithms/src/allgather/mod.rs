@@ -3,6 +3,7 @@
 pub(super) mod all_pairs;
 pub(super) mod hierarchical;
 pub(super) mod hierarchical_packets;
+pub(super) mod hierarchical_pipeline;
 pub(super) mod node_ring;
 pub(super) mod packed_once;
 pub(super) mod packets;
@@ -18,6 +19,7 @@ pub(super) mod two_nodes;
 pub use all_pairs::allgather_all_pairs;
 pub use hierarchical::allgather_hierarchical;
 pub use hierarchical_packets::allgather_hierarchical_packets;
+pub use hierarchical_pipeline::allgather_hierarchical_pipeline;
 pub use node_ring::allgather_node_ring;
 pub use packed_once::allgather_packed_once;
 pub use packets::allgather_packets;

@@ -80,5 +80,5 @@ pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
 )
 .nodes(2, u32::MAX, 2)
 .with_params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
-.block_per_peer()
+.blocks_per_peer(1)
 .in_order(OrderScope::Nodes);

@@ -31,4 +31,4 @@ pub fn alltoall_direct(p: &Program) {
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_direct::algorithm, include_str!("direct.rs"), |p, _| alltoall_direct(p))
         .with_buffer_mode(BufferMode::OutOfPlace)
-        .block_per_peer();
+        .blocks_per_peer(1);

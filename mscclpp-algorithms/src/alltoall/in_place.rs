@@ -31,4 +31,4 @@ pub fn alltoall_in_place(p: &Program) {
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_in_place::algorithm, include_str!("in_place.rs"), |p, _| alltoall_in_place(p))
         .with_buffer_mode(BufferMode::InPlace)
-        .block_per_peer();
+        .blocks_per_peer(1);

@@ -37,4 +37,4 @@ pub fn alltoall_packets(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_packets::algorithm, include_str!("packets.rs"), |p, _| alltoall_packets(p))
-        .block_per_peer();
+        .blocks_per_peer(1);
