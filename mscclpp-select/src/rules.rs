@@ -70,6 +70,12 @@ impl Rule {
         self
     }
 
+    /// Restricts the rule to devices.
+    const fn on_devices(mut self) -> Self {
+        self.backend = Some(Backend::Cuda);
+        self
+    }
+
     /// Restricts the rule to messages of at most this many bytes on all ranks together.
     const fn up_to_total(mut self, bytes: u64) -> Self {
         self.max_total = bytes;
@@ -129,6 +135,8 @@ const READS_AVOID_COPIES: &str = "data that is read directly into unregistered m
 const TO_A_NEIGHBOR: &str = "through host memory, each device sends to one other device at a time";
 const READS_OF_ROOT: &str = "all ranks read the memory of the root at once, in one step";
 const PASSED_ON: &str = "each rank passes on what it receives, so that every byte enters and leaves a rank once";
+const PACKETS_SAVE_STEPS: &str = "between nodes, packets save the signals that short messages wait for";
+const IN_WINDOWS: &str = "transfers between nodes and within them overlap, window by window";
 const NODES: &str = "the ranks of a node share the traffic between nodes";
 
 const K: u64 = 1 << 10;
@@ -162,6 +170,7 @@ pub(super) static RULES: &[Rule] = {
         Rule::new(AllReduce, One, ALL, 512 * K, "allreduce_packets", SMALL),
         Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", LARGE),
         Rule::new(AllReduce, One, ALL, ANY, "allreduce_rank_order", IN_RANK_ORDER),
+        Rule::new(AllReduce, Several, 2, 256 * K, "allreduce_one_shot_ports", ONE_STEP_BETWEEN_NODES).on_devices(),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical", FEW_STEPS).on_separate_devices(SHARE),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_ring_ports", TO_A_NEIGHBOR).on_separate_devices(ANY),
         Rule::new(AllReduce, Several, 2, 16 * K, "allreduce_one_shot_ports", ONE_STEP_BETWEEN_NODES).on_cpu(),
@@ -169,12 +178,19 @@ pub(super) static RULES: &[Rule] = {
             .up_to_total(16 * K)
             .on_cpu(),
         Rule::new(AllReduce, Several, ALL, 64 * K, "allreduce_hierarchical_packets", FEW_STEPS),
+        Rule::new(AllReduce, Several, ALL, 256 * K, "allreduce_hierarchical_packets", PACKETS_SAVE_STEPS).on_devices(),
+        Rule::new(AllReduce, Several, ALL, 64 * K * K, "allreduce_hierarchical", NODES),
+        Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical_pipeline", IN_WINDOWS).on_devices(),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical", NODES),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_rank_order_ports", IN_RANK_ORDER),
         Rule::new(AllGather, One, ALL, 256 * K, "allgather_packets", SMALL),
         Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", LARGE),
+        Rule::new(AllGather, Several, ALL, 64 * K, "allgather_hierarchical_packets", PACKETS_SAVE_STEPS).on_devices(),
         Rule::new(AllGather, Several, ALL, ANY, "allgather_hierarchical", FEW_STEPS).on_separate_devices(SHARE),
         Rule::new(AllGather, Several, ALL, ANY, "allgather_ring_ports", TO_A_NEIGHBOR).on_separate_devices(ANY),
+        Rule::new(AllGather, Several, ALL, 256 * K, "allgather_hierarchical_packets", PACKETS_SAVE_STEPS).on_devices(),
+        Rule::new(AllGather, Several, ALL, 64 * K * K, "allgather_hierarchical", NODES),
+        Rule::new(AllGather, Several, ALL, ANY, "allgather_hierarchical_pipeline", IN_WINDOWS).on_devices(),
         Rule::new(AllGather, Several, ALL, ANY, "allgather_hierarchical", NODES),
         Rule::new(ReduceScatter, One, ALL, 256 * K, "reducescatter_packets", SMALL),
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", LARGE),
@@ -193,6 +209,7 @@ pub(super) static RULES: &[Rule] = {
         Rule::new(Broadcast, One, ALL, 16 * K * K, "broadcast_scatter", LARGE),
         Rule::new(Broadcast, One, ALL, ANY, "broadcast_chain", PASSED_ON),
         Rule::new(Broadcast, Several, ALL, 64 * K, "broadcast_tree_ports", FEW_STEPS),
+        Rule::new(Broadcast, Several, ALL, 512 * K, "broadcast_tree_ports", FEW_STEPS).on_devices(),
         Rule::new(Broadcast, Several, ALL, ANY, "broadcast_chain", LARGE),
         Rule::new(Reduce, One, 8, 8 * K, "reduce_packets", ONE_STEP),
         Rule::new(Reduce, One, ALL, ANY, "reduce_gather", LARGE),
