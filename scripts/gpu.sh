@@ -15,6 +15,8 @@
 #                    the job memory needs multicast objects
 #   torch[:JOBS]     the same jobs on the backend of mscclpp-python
 #   bench            `mscclpp bench` of all collectives on 2, 4 and 8 virtual ranks
+#   machine          `mscclpp machine measure` of the device, and of all devices if there are several: the descriptions, and the error of
+#                    predictions on them
 #   planted          bugs that the sanitizers must find
 #   memcheck[:FILTER], racecheck[:FILTER]
 #                    the tests whose names contain FILTER on small messages under compute-sanitizer; by default all plans, for memcheck
@@ -89,11 +91,11 @@ if [ "${1:-}" = build ]; then
     exit
 fi
 
-[ $# -gt 0 ] || set -- smoke suite processes ucx nccl torch rows planted memcheck racecheck
+[ $# -gt 0 ] || set -- smoke suite processes ucx nccl torch rows machine planted memcheck racecheck
 for wanted; do
     case ${wanted%%:*} in
         smoke | suite | plans | bits | graphs | stalls | streams | specialized | native | worlds | processes | ucx) ;;
-        nccl | torch | rows | bench | planted | memcheck | racecheck) ;;
+        nccl | torch | rows | bench | machine | planted | memcheck | racecheck) ;;
         *)
             usage >&2
             echo "expected a part, found $wanted" >&2
@@ -244,6 +246,18 @@ bench() {
     return "$status"
 }
 
+machine() {
+    local counts=(1) gpus file
+    gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
+    [ "$gpus" -lt 2 ] || counts+=("$gpus")
+    for gpus in "${counts[@]}"; do
+        file=$(dirname "$log")/machine-$gpus.toml
+        # shellcheck disable=SC2086
+        limited "$programs/mscclpp" machine measure --backend cuda --gpus "$gpus" ${MACHINE_OPTIONS:-} --output "$file" || return
+        cat "$file"
+    done
+}
+
 under() { # TOOL TEST-ARGUMENT...
     local tool=$1 options=(--error-exitcode 9 --print-limit 20)
     shift
@@ -290,6 +304,7 @@ for wanted; do
         nccl | torch) part 240 "$wanted" "$name" "$first" ;;
         rows) part 570 "$wanted" rows "$first" "$second" ;;
         bench) part 570 bench bench ;;
+        machine) part 240 machine machine ;;
         planted) part 60 planted planted ;;
         memcheck | racecheck)
             if [ "$name" != "$wanted" ]; then

@@ -1,7 +1,7 @@
 //! Errors that end a command early, with their exit codes.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mscclpp_core::diag::Diagnostics;
@@ -120,7 +120,7 @@ pub(crate) enum Error {
         code: u8,
     },
     /// An output that cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}{}", path.display(), folder_hint(path))]
     Write {
         /// The file.
         path: PathBuf,
@@ -349,6 +349,12 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// Returns what to do if the folder of a file does not exist.
+fn folder_hint(path: &Path) -> String {
+    let missing = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    missing.map_or_else(String::new, |folder| format!("; create the folder {} first", folder.display()))
 }
 
 impl From<mscclpp_exec::Error> for Error {

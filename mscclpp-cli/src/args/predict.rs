@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use mscclpp_core::collective::CollectiveKind;
 
+use super::backend::Backend;
 use super::{SourceArgs, collective};
 use crate::size;
 
@@ -69,19 +70,32 @@ Examples:
   mscclpp machine measure -o here.toml
   mscclpp machine measure --ranks 2 --workers 2 -o two.toml
   mscclpp machine measure --json | jq .mean_percent
+  mscclpp machine measure --backend cuda -o device.toml              eight ranks on one device
+  mscclpp machine measure --backend cuda --gpus 8 -o devices.toml    a rank on each of eight devices
 
 The built-in algorithms run on the CPU executor, each at all sizes, twice. The constants are fitted to one half of the points, and the error is that
-of the other half. Without -o the description is printed.")]
+of the other half. On devices, small plans measure the constants one by one, interpreted and in graphs; then the built-in algorithms run at
+all sizes, and the error is that of all of them. Operations in switches and networks are not measured. Without -o the description is printed.")]
 pub(crate) struct MachineMeasureArgs {
-    /// Number of ranks
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
-    pub(crate) ranks: u32,
-    /// Number of threads that run the ranks
+    /// Number of ranks [default: 4 on the CPU, 8 on one device, one on each of several devices]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(crate) ranks: Option<u32>,
+    /// Number of threads that run the ranks on the CPU
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) workers: u32,
-    /// First and last size; each size is four times the one before it
-    #[arg(long, value_name = "SIZE:SIZE", default_value = "1K:1M", value_parser = range)]
-    pub(crate) sizes: (u64, u64),
+    /// Backend: cpu or cuda
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
+    pub(crate) backend: Backend,
+    /// Number of CUDA devices [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) gpus: Option<u32>,
+    /// First and last size; each size is four times the one before it on the CPU, and 16 times on devices, where the last one is also that of
+    /// the longest transfer of a thread block [default: 1K:1M on the CPU, 1K:64M on devices]
+    #[arg(long, value_name = "SIZE:SIZE", value_parser = range)]
+    pub(crate) sizes: Option<(u64, u64)>,
+    /// Launches per measurement on devices [default: as many as take 20 ms, nine times]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iters: Option<u32>,
     /// Name of the machine in its description
     #[arg(long, value_name = "NAME", default_value = "here", value_parser = name)]
     pub(crate) name: String,

@@ -1,85 +1,114 @@
-//! `mscclpp machine measure`: a description of the CPU of this machine, with constants that are fitted to measured times of plans.
+//! `mscclpp machine measure`: a description of the CPU or the devices of this machine, with measured constants and the error of predictions.
 
+mod cpu;
+mod device;
 mod fit;
 mod points;
+mod probes;
 
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mscclpp_predict::Machine;
-use mscclpp_select::tuning::MachineInfo;
+use mscclpp_predict::{Machine, MachineError};
 use serde_json::json;
 
 use self::points::{Point, Points};
-use crate::args::MachineMeasureArgs;
+use crate::args::{Backend, MachineMeasureArgs};
 use crate::error::{Error, Result};
 use crate::exit;
 use crate::output::{print, print_json, write_file};
 use crate::size::human;
 use crate::table::Columns;
 
-/// The constants that are fitted, with the values from which the search begins.
-const START: [(&str, f64); 13] = [
-    ("launch_us", 0.5),
-    ("op_us", 0.05),
-    ("sync_us", 0.01),
-    ("signal_us", 0.05),
-    ("packet_us", 0.05),
-    ("load_us", 0.02),
-    ("local_us", 0.02),
-    ("block_put_gb_per_s", 10.0),
-    ("block_get_gb_per_s", 10.0),
-    ("block_local_gb_per_s", 20.0),
-    ("block_packet_gb_per_s", 1.0),
-    ("block_sum_gb_per_s", 5.0),
-    ("memory_gb_per_s", 20.0),
-];
-/// Constants of the cache, which are fitted as well.
-const CACHE: [(&str, f64); 2] = [("cache_mib", 8.0), ("cache_gb_per_s", 40.0)];
-
 /// Mean relative error in percent up to which predictions are good, and the factor of the spread between runs.
 const GOAL_PERCENT: f64 = 15.0;
 const GOAL_SPREADS: f64 = 1.5;
 
-/// Measures plans, fits the constants to one half of the times, and compares predictions with the other half.
+/// What is between constants and numbers of thread blocks in a description.
+const BLOCKS_HEAD: &str = "\n[blocks]\n";
+
+/// Describes the CPU or the devices of this machine.
 ///
 /// # Errors
 /// Those of runs and of the output.
 pub(crate) fn measure(args: &MachineMeasureArgs) -> Result<ExitCode> {
-    let points = Points::measure(args)?;
-    let info = MachineInfo::current();
-    let mut machine = describe(args, &info, &points)?;
-    let keys: Vec<&str> = START.iter().chain(&CACHE).map(|(name, _)| *name).collect();
-    fit::fit(&mut machine, &keys, |machine| points.cost(machine));
-    let errors = points.errors(&machine, |point| point.is_held_out);
-    let (mean, worst) = (100.0 * fit::mean(&errors), 100.0 * errors.iter().copied().fold(0.0, f64::max));
-    let spread = 100.0 * points.spread();
-    let text = file(&machine, &points, mean, worst);
-    // What is written is what later commands read.
-    let machine =
-        Machine::parse(&text).map_err(|error| Error::Usage(format!("the description is invalid: {error}")))?;
-    if let Some(path) = &args.output {
-        write_file(path, text.as_bytes())?;
+    match args.backend {
+        Backend::Cpu => cpu::measure(args),
+        Backend::Cuda => device::measure(args),
     }
-    let limit = GOAL_PERCENT.max(GOAL_SPREADS * spread);
-    if args.json {
-        let point = |point: &Point| {
-            json!({
-                "plan": point.plan, "bytes": point.bytes, "time_us": point.us, "again_us": point.again_us,
-                "predicted_us": points.predict(&machine, point), "held_out": point.is_held_out,
-            })
-        };
-        print_json(&json!({
-            "name": machine.name, "ranks": machine.ranks, "workers": args.workers, "points": points.all.iter().map(point).collect::<Vec<_>>(),
-            "spread_percent": spread, "mean_percent": mean, "worst_percent": worst, "limit_percent": limit,
-        }))?;
-    } else if args.output.is_none() {
-        print(&text)?;
-    } else {
-        print(report(&machine, &points, [spread, mean, worst, limit]))?;
+}
+
+/// A description without the error of its predictions, and the times from which that follows.
+struct Described {
+    text: String,
+    points: Points,
+    /// Number of CUDA devices.
+    devices: Option<u32>,
+}
+
+impl Described {
+    /// Adds the error of predictions, and writes the description and what was measured.
+    fn report(self, args: &MachineMeasureArgs) -> Result<ExitCode> {
+        let Self { text, points, devices } = self;
+        // What is written is what later commands read.
+        let machine = Machine::parse(&text).map_err(invalid)?;
+        let errors = points.errors(&machine, |point| point.is_held_out);
+        let (mean, worst) = (100.0 * fit::mean(&errors), 100.0 * errors.iter().copied().fold(0.0, f64::max));
+        let spread = 100.0 * points.spread();
+        let text = text + &accuracy(&points, mean, worst);
+        Machine::parse(&text).map_err(invalid)?;
+        if let Some(path) = &args.output {
+            write_file(path, text.as_bytes())?;
+        }
+        let limit = GOAL_PERCENT.max(GOAL_SPREADS * spread);
+        if args.json {
+            let point = |point: &Point| {
+                json!({
+                    "plan": point.plan, "bytes": point.bytes, "time_us": point.us, "again_us": point.again_us,
+                    "predicted_us": points.predict(&machine, point), "held_out": point.is_held_out,
+                })
+            };
+            let workers = devices.is_none().then_some(args.workers);
+            print_json(&json!({
+                "name": machine.name, "ranks": machine.ranks, "workers": workers, "devices": devices,
+                "points": points.all.iter().map(point).collect::<Vec<_>>(),
+                "spread_percent": spread, "mean_percent": mean, "worst_percent": worst, "limit_percent": limit,
+            }))?;
+        } else if args.output.is_none() {
+            print(&text)?;
+        } else {
+            print(report(&machine, &points, [spread, mean, worst, limit]))?;
+        }
+        Ok(ExitCode::from(exit::SUCCESS))
     }
-    Ok(ExitCode::from(exit::SUCCESS))
+}
+
+/// Returns the sizes from a first to a last one, each the given number of times the one before it.
+fn sizes((first, last): (u64, u64), factor: u64) -> Vec<u64> {
+    let all = std::iter::successors(Some(first.max(1)), |size| size.checked_mul(factor));
+    all.take_while(|size| *size <= last).collect()
+}
+
+/// Returns a name of hardware as descriptions may have it.
+fn printable(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control() && !matches!(c, '"' | '\\')).collect()
+}
+
+/// The least and the largest value that a description may have; those that were measured beyond are noise.
+const VALUES: (f64, f64) = (1e-6, 1e6);
+
+/// Returns the line of a constant.
+fn constant(name: &str, value: f64, source: &str, fitted: bool) -> String {
+    let value = value.clamp(VALUES.0, VALUES.1);
+    let digits = (3.0 - value.log10().floor()).clamp(0.0, 6.0) as usize;
+    let fitted = if fitted { ", fitted = true" } else { "" };
+    format!("{name} = {{ value = {value:.digits$}, source = \"{source}\"{fitted} }}\n")
+}
+
+/// Returns the error of a description that was composed here.
+fn invalid(error: MachineError) -> Error {
+    Error::Usage(format!("the description is invalid: {error}; measure again, or other sizes"))
 }
 
 /// Returns the report of a fit: by algorithm the mean error of all its points, then what they have together.
@@ -105,43 +134,15 @@ fn report(machine: &Machine, points: &Points, [spread, mean, worst, limit]: [f64
     )
 }
 
-/// Returns the text of a description up to its constants.
-fn head(name: &str, description: &str, ranks: u32, processors: u32) -> String {
-    format!(
-        "name = \"{name}\"\ndescription = \"{description}\"\nranks = {ranks}\nranks_per_node = {ranks}\nmulticast = false\n\
-         one_device = true\ncpu = true\nprocessors = {processors}\n\n[constant]\n"
-    )
-}
-
-/// Returns a description before the fit.
-fn describe(args: &MachineMeasureArgs, info: &MachineInfo, points: &Points) -> Result<Machine> {
-    let (ranks, workers) = (args.ranks, args.workers);
-    let threads = if workers == 1 { "one thread".to_owned() } else { format!("{workers} threads") };
-    let printable: String = info.processor.chars().filter(|c| !c.is_control() && !matches!(c, '"' | '\\')).collect();
-    let description = format!("{ranks} ranks as tasks of {threads} on {printable}");
-    let mut text = head(&args.name, &description, ranks, workers);
-    let source = format!("fitted to {} times that were measured on this machine", points.all.len().div_ceil(2));
-    for (name, value) in START.iter().chain(&CACHE) {
-        _ = writeln!(text, "{name} = {{ value = {value}, source = \"{source}\", fitted = true }}");
-    }
-    text += "\n[blocks]\ndefault = 1\n";
-    Machine::parse(&text).map_err(|error| Error::Usage(error.to_string()))
-}
-
-/// Returns the text of a description with its fitted constants and their error.
-fn file(machine: &Machine, points: &Points, mean: f64, worst: f64) -> String {
-    let mut text = head(&machine.name, &machine.description, machine.ranks, machine.processors.unwrap_or(1));
-    for (name, constant) in &machine.constants.0 {
-        let digits = (3.0 - constant.value.log10().floor()).clamp(0.0, 6.0) as usize;
-        let source = &constant.source;
-        _ = writeln!(text, "{name} = {{ value = {:.digits$}, source = \"{source}\", fitted = true }}", constant.value);
-    }
+/// Returns the section of a description that states the error of predictions.
+fn accuracy(points: &Points, mean: f64, worst: f64) -> String {
     let held_out = points.all.iter().filter(|point| point.is_held_out).count();
-    let usable = points.all.len();
+    let mut text = String::new();
     _ = write!(
         text,
-        "\n[blocks]\ndefault = 1\n\n[accuracy]\nmean_percent = {mean:.1}\nworst_percent = {:.1}\nheld_out = {held_out}\nusable = {usable}\ndate = \"{}\"\n",
+        "\n[accuracy]\nmean_percent = {mean:.1}\nworst_percent = {:.1}\nheld_out = {held_out}\nusable = {}\ndate = \"{}\"\n",
         worst.max(mean),
+        points.all.len(),
         today()
     );
     text

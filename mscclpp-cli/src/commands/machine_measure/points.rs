@@ -1,22 +1,15 @@
-//! Measured times of plans on the CPU executor.
+//! Measured times of plans.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use mscclpp_algorithms::{self as algorithms, BufferMode};
-use mscclpp_communicator::tune::{MeasureOptions, measure_executor};
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::PlanTree;
-use mscclpp_exec::DataType;
-use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_predict::{Machine, Predictor};
-use mscclpp_select::Request;
 
 use super::fit;
-use crate::args::MachineMeasureArgs;
 use crate::error::Result;
-use crate::memory;
 use crate::progress::Progress;
 
 /// Collectives whose algorithms are measured.
@@ -28,9 +21,6 @@ const KINDS: [CollectiveKind; 6] = [
     CollectiveKind::Broadcast,
     CollectiveKind::Reduce,
 ];
-
-/// Most calls of a point.
-const MAX_CALLS: u32 = 100;
 
 /// Weight of the worst error beside the mean.
 const WORST: f64 = 0.02;
@@ -60,62 +50,50 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Measures all plans at all sizes, twice.
+    /// Measures the built-in algorithms that are meant for each of the sizes, twice. `time` returns the microseconds of a plan at a size;
+    /// `blocks` is the number of thread blocks that share a transfer, if a rank has room for them.
     ///
     /// # Errors
-    /// Those of runs.
-    pub(super) fn measure(args: &MachineMeasureArgs) -> Result<Self> {
-        let (first, last) = args.sizes;
-        let sizes: Vec<u64> = std::iter::successors(Some(first.max(1)), |size| size.checked_mul(4))
-            .take_while(|size| *size <= last)
-            .collect();
-        let all = last.saturating_mul(4).saturating_mul(args.ranks.into());
-        let scratch_limit = memory::require(|| format!("calls of {last} bytes on {} ranks", args.ranks), all)?;
-        let options =
-            Options::default().workers(Some(args.workers as usize)).parallel_from(0).scratch_limit(scratch_limit);
-        let world = Executor::with_options(args.ranks, options);
+    /// Those of `time`.
+    pub(super) fn measure(
+        ranks: u32,
+        sizes: &[u64],
+        blocks: u32,
+        mut time: impl FnMut(&PlanTree, u64) -> Result<f64>,
+    ) -> Result<Self> {
         let mut plans = Vec::new();
         for algorithm in algorithms::all().iter().filter(|one| KINDS.contains(&one.kind()) && !one.needs_multicast()) {
-            if !algorithm.supports(args.ranks, args.ranks) {
+            if !algorithm.supports(ranks, ranks) {
                 continue;
             }
-            let (mut spec, arguments) = algorithm.with_parallel_blocks(algorithm.spec(args.ranks, args.ranks), 1);
+            let blocks = blocks.min(algorithm.max_parallel_blocks(ranks, blocks));
+            let (mut spec, arguments) = algorithm.with_parallel_blocks(algorithm.spec(ranks, ranks), blocks);
             spec.collective.in_place = algorithm.buffer_mode() == BufferMode::InPlace;
             if let Ok(tree) = algorithm.compile_tree(spec, &arguments) {
-                plans.push((algorithm.name(), algorithm.kind(), tree));
+                plans.push((algorithm.name(), tree));
             }
         }
         let progress = Progress::new(2 * (plans.len() * sizes.len()) as u64);
-        let time = |kind: CollectiveKind, tree: &PlanTree, bytes: u64| -> Result<f64> {
-            let request = Request {
-                in_place: tree.collective.in_place,
-                virtual_ranks: true,
-                ..Request::new(kind, args.ranks, DataType::F32, bytes)
-            };
-            let mut measuring = MeasureOptions::for_bytes(bytes.saturating_mul(args.ranks.into()));
-            measuring.iterations = measuring.iterations.min(MAX_CALLS);
-            let measured = measure_executor(&world, &Plan::new(tree), &request, measuring.check(0))?;
-            progress.step();
-            Ok(measured.slowest.as_secs_f64() * 1e6)
-        };
         let is_meant = |tree: &PlanTree, bytes: u64| (tree.min_message_size..=tree.max_message_size).contains(&bytes);
         let mut points = Vec::new();
-        for (number, (name, kind, tree)) in plans.iter().enumerate() {
+        for (number, (name, tree)) in plans.iter().enumerate() {
             for (size, &bytes) in sizes.iter().enumerate().filter(|(_, bytes)| is_meant(tree, **bytes)) {
                 progress.doing(format!("{name} of {bytes} bytes"));
-                let us = time(*kind, tree, bytes)?;
+                let us = time(tree, bytes)?;
+                progress.step();
                 points.push(Point { plan: name, bytes, us, again_us: us, is_held_out: (number + size) % 2 == 1 });
             }
         }
         // Long after the first run, so that the two differ as those of different days would.
         for point in &mut points {
-            if let Some((_, kind, tree)) = plans.iter().find(|(name, ..)| *name == point.plan) {
+            if let Some((_, tree)) = plans.iter().find(|(name, _)| *name == point.plan) {
                 progress.doing(format!("{} of {} bytes, again", point.plan, point.bytes));
-                point.again_us = time(*kind, tree, point.bytes)?;
+                point.again_us = time(tree, point.bytes)?;
+                progress.step();
             }
         }
         let predictors =
-            plans.into_iter().map(|(name, _, tree)| (name, Predictor::new(Box::leak(Box::new(tree))))).collect();
+            plans.into_iter().map(|(name, tree)| (name, Predictor::new(Box::leak(Box::new(tree))))).collect();
         Ok(Self { all: points, predictors: Mutex::new(predictors) })
     }
 
