@@ -13,6 +13,7 @@
 mod bits;
 mod computed_norms;
 mod counts;
+mod found;
 mod graphs;
 mod native;
 mod plans;

@@ -52,7 +52,8 @@ fn messages(rig: &Rig, ranks: u32) -> Vec<Message> {
     f32.iter().map(message(DataType::F32)).chain(f16.iter().map(message(DataType::F16))).chain([turn]).collect()
 }
 
-fn check(rig: &Rig, plan: &Plan) -> Result<(), Failed> {
+/// Compares launches of a plan with those of the CPU executor.
+pub(crate) fn check(rig: &Rig, plan: &Plan) -> Result<(), Failed> {
     let world = Executor::new(&rig.device, plan.num_ranks());
     for (turn, message) in (rig.seed..).zip(messages(rig, plan.num_ranks())) {
         match Pair::new(&world, plan, message) {

@@ -7,7 +7,8 @@ use libtest_mimic::{Failed, Trial};
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 use super::{
-    bits, computed_norms, counts, graphs, native, plans, row_norms, specialized, stalls, streams, timeline, worlds,
+    bits, computed_norms, counts, found, graphs, native, plans, row_norms, specialized, stalls, streams, timeline,
+    worlds,
 };
 
 /// Timeout for incorrect plans on a device that no tool slows down, and on simulated devices, which have a clock of their own.
@@ -66,6 +67,7 @@ pub(crate) fn at(place: impl std::fmt::Display, failed: &Failed) -> Failed {
 pub(crate) fn tests() -> Vec<Test> {
     let families = [
         plans::tests(),
+        found::tests(),
         graphs::tests(),
         timeline::tests(),
         stalls::tests(),
