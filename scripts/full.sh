@@ -23,6 +23,8 @@
 #              of random divisions of its communicators
 #   transport  plans between nodes over an engine that delivers late and out of order, on the CPU and on
 #              simulated devices: right results, and removed waits that are found with 100 of 100 seeds
+#   predictions  how fast simulations are, links that found plans use on all described machines, and selection by predicted times against
+#              the default rules and with wrong constants
 #   scale      scripts/scale.sh: 64 processes as 8 hosts of 8, and what a rank needs as their number
 #              grows; start-up of up to 1 024 ranks
 #   systems    the oldest Rust that the manifests promise, Windows and macOS
@@ -41,7 +43,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly parts=(loops mutants programs routes evaluator executors small order processes transport scale systems clients python examples hostile devices sanitizer links ucx packages)
+readonly parts=(loops mutants programs routes evaluator executors small order processes transport predictions scale systems clients python examples hostile devices sanitizer links ucx packages)
 logs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/full
 mkdir -p "$logs"
 commit=$(git rev-parse --short HEAD)
@@ -100,6 +102,11 @@ part() {
         MSCCLPP_NUM_SEEDS=100 tests mscclpp-fuzz --test integration -- fuzz::order
         MSCCLPP_SOAK=100 MSCCLPP_NUM_SEEDS=10 tests mscclpp-dev --test device -- nodes::hostile
         MSCCLPP_SOAK=100 tests mscclpp-dev --test device -- nodes::missing_wait
+        ;;
+    predictions)
+        tests mscclpp-predict --test speed -- --ignored
+        tests mscclpp-find --test found -- --ignored links_of_every
+        tests mscclpp-select --test integration -- --ignored gains::
         ;;
     scale)
         cargo build --quiet --profile dist -p mscclpp-cli
