@@ -158,7 +158,7 @@ impl Communicator {
                 self.registry()?;
                 no_plan_between_nodes(self, &request)?;
                 // A rank executes its thread blocks one after the other.
-                let Choice { algorithm, plan } = choose(&request, 1, 1, true).map_err(|message| Error::NoPlan {
+                let Choice { algorithm, plan } = choose(&request, 1, 1).map_err(|message| Error::NoPlan {
                     rank: self.rank(),
                     request: self.describe(&request),
                     message,
@@ -269,8 +269,8 @@ pub(super) struct Choice {
 }
 
 /// Returns the plan for a request, or why there is none. `group`: thread blocks that divide the rows of a short message; `blocks`: those of
-/// other algorithms; `reads_peers`: whether a rank may read the inputs of others.
-pub(super) fn choose(request: &Request, group: usize, blocks: u32, reads_peers: bool) -> Result<Choice, String> {
+/// other algorithms.
+pub(super) fn choose(request: &Request, group: usize, blocks: u32) -> Result<Choice, String> {
     let ranks = request.num_ranks;
     if ranks == 1 {
         return Ok(Choice { algorithm: None, plan: local_plan(request).map_err(|error| error.to_string())? });
@@ -283,8 +283,6 @@ pub(super) fn choose(request: &Request, group: usize, blocks: u32, reads_peers: 
         CollectiveKind::AllGather if request.bytes <= GATHER_PACKET_BYTES => ("allgather_norm_packets", &group),
         CollectiveKind::AllGather => ("allgather_norm", &[]),
         _ if is_short => ("allreduce_norm_one_shot", &group),
-        // With more ranks, each of them would read all inputs.
-        _ if reads_peers && ranks == 2 && !request.in_place => ("allreduce_norm_pull", &[]),
         _ => ("allreduce_norm_two_shot", &[]),
     };
     let algorithm = algorithms::find(name).ok_or("no algorithm")?;

@@ -183,7 +183,7 @@ pub(super) fn decide(rank: u32, request: &Request, hidden: u32) -> Result<(Arc<A
     let group = rows.next_power_of_two().min(MAX_GROUP.min(request.max_blocks).into()) as usize;
     // The largest power of two, since every number is another plan.
     let group = 1 << group.max(1).ilog2();
-    let Choice { algorithm, plan } = choose(request, group, 8.min(request.max_blocks), false).map_err(|message| {
+    let Choice { algorithm, plan } = choose(request, group, 8.min(request.max_blocks)).map_err(|message| {
         let request = request.to_string();
         Error::NoPlan { rank, request, message }
     })?;
