@@ -83,6 +83,9 @@ pub const EXECUTOR: &str = include_str!("../executor.cu");
 /// The source of the kernel that records timelines, for the same macros. It is compiled at run time only.
 pub const TIMELINE: &str = include_str!("../timeline/timeline.cu");
 
+/// The source of the kernels that pack rows of tokens for experts, place them there and combine them. It is compiled at run time.
+pub const EXPERTS: &str = include_str!("../experts/experts.cu");
+
 /// The pairs of types: a line each with name, element type and accumulator type in C++.
 pub const TYPES: &str = include_str!("../types");
 

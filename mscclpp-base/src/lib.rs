@@ -8,6 +8,7 @@
 //! | [`dtype`], [`message`], [`numeric`], [`layout`] | element types, sizes of messages and chunks, reductions |
 //! | [`memory`], [`shm`] | memory that workers, and processes, use at once |
 //! | [`interpret`], [`passes`] | plans as instructions, and their changes after the proof |
+//! | [`experts`] | rows of tokens and where they belong at experts |
 //! | [`oracle`] | what a collective computes, for tests and measurements |
 //! | [`error`], [`mod@file`], [`logging`], [`system`] | errors, files that are replaced atomically, where messages go, limits of the machine |
 #![deny(unsafe_code)]
@@ -22,6 +23,7 @@
 
 pub mod dtype;
 pub mod error;
+pub mod experts;
 pub mod file;
 #[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
 pub mod interpret;

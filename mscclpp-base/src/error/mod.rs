@@ -15,7 +15,7 @@ pub mod unavailable;
 
 #[cfg(feature = "process")]
 pub use aborted::LaunchAborted;
-pub use counts::{CountLimit, CountOverflow};
+pub use counts::{CountLimit, CountOverflow, Refusal};
 pub use late::LateData;
 pub use mscclpp_core::diag::{ErrorKind, RootCause};
 pub use rows::RowsError;

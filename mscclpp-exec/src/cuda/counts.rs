@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use mscclpp_base::dtype::DataType;
-use mscclpp_base::error::{CountLimit, CountOverflow, Error};
+use mscclpp_base::error::{CountLimit, CountOverflow, Error, Refusal};
 use mscclpp_cuda::abi;
 use mscclpp_cuda::driver::{self, SharedDriver};
 use mscclpp_cuda::memory::MappedMemory;
@@ -96,7 +96,8 @@ impl CountReports {
             };
             let launch = value(std::mem::offset_of!(abi::CountReport, launch));
             state.store(0, Release);
-            Some((launch, overflow))
+            let refusal = Refusal::of_count(overflow.demand).filter(|_| limit == CountLimit::Entry);
+            Some((launch, refusal.map_or(overflow, |refusal| refusal.overflow(overflow.rank))))
         };
         (0..self.ranks).filter_map(take).min_by_key(|(launch, _)| *launch).map(|(_, overflow)| overflow)
     }

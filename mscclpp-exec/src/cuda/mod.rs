@@ -30,6 +30,7 @@ pub mod channels;
 mod connected;
 mod counts;
 mod executor;
+mod experts;
 mod flat_mapping;
 mod ipc;
 mod last_launch;
@@ -68,6 +69,8 @@ pub use counts::DeviceCounts;
 #[doc(hidden)]
 pub use executor::WeakExecutor;
 pub use executor::{Executor, Options, PrepareOptions};
+#[doc(hidden)]
+pub use experts::{ExpertRows, Payload, RowForm, RowsAtExperts, Travel, source as expert_kernels};
 pub use flat_mapping::FlatMapping;
 pub use ipc::PeerPath;
 pub use mscclpp_base::error::unavailable::CudaUnavailable;

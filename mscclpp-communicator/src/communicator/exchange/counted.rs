@@ -109,7 +109,7 @@ impl Communicator {
                         let (count, bytes) = (demand as u64, size_of::<T>());
                         return Err(Error::ReceiveMemory { call: CALL, rank, count, bytes });
                     }
-                    CountLimit::Input | CountLimit::Output => return Err(Error::CountOverflow(overflow)),
+                    _ => return Err(Error::CountOverflow(overflow)),
                 }
             }
         })
