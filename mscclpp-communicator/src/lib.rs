@@ -22,6 +22,8 @@ pub mod status;
 pub mod tune;
 
 #[cfg(feature = "process")]
-pub use communicator::{AllToAllVOutput, Communicator, Dispatched, Group, Pending, Route, RowElement};
+pub use communicator::{AllToAllVOutput, Communicator, Dispatched, Group, Pending, Route};
 #[cfg(feature = "cuda")]
-pub use communicator::{KernelPolicy, LaunchedCall, OnStream};
+pub use communicator::{DeviceExperts, KernelPolicy, LaunchedCall, OnStream, PendingCombine, PendingDispatch};
+#[cfg(feature = "process")]
+pub use mscclpp_base::experts::{ExpertShape, RowElement, RowLayout, quantize_rows};

@@ -90,7 +90,9 @@ pub mod compiler {
 /// Executors, devices, selection of algorithms, tuning.
 pub mod runtime {
     #[cfg(feature = "process")]
-    pub use mscclpp_communicator::{AllToAllVOutput, Dispatched, Route, RowElement};
+    pub use mscclpp_communicator::{
+        AllToAllVOutput, Dispatched, ExpertShape, Route, RowElement, RowLayout, quantize_rows,
+    };
     pub use mscclpp_exec::verify::{Verifier, VerifyReport};
     pub use mscclpp_exec::{AccumType, E4m3, E4m3B15, E5m2, Element, PacketType, RowNorm};
 
@@ -108,6 +110,8 @@ pub mod runtime {
     /// CUDA devices, and kernels of the program's own.
     #[cfg(feature = "cuda")]
     pub mod cuda {
+        #[cfg(feature = "process")]
+        pub use mscclpp_communicator::{DeviceExperts, PendingCombine, PendingDispatch};
         pub use mscclpp_exec::cuda::{
             Buffers, Device, DeviceBuffer, DeviceCounts, DeviceMut, DeviceRef, DeviceRowNorm, DeviceSlice, DeviceVec,
             DeviceView, DeviceViewMut, Event, Executor, Graph, KernelTier, Options, PreparedPlan, Properties,

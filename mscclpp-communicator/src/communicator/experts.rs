@@ -6,50 +6,22 @@
 
 use std::panic::Location;
 
-use mscclpp_base::__half::{bf16, f16};
-use mscclpp_base::dtype::Element;
-use mscclpp_base::error::Error;
+use mscclpp_base::dtype::{E4m3, Element};
+use mscclpp_base::error::{Error, Refusal};
+use mscclpp_base::experts::{ExpertShape, MAX_ALIGNMENT, RowElement, RowLayout, SCALE_GROUP, quantize_rows};
 use mscclpp_bootstrap::place;
 
 use super::handle::Communicator;
 
-/// Elements of rows that [`Communicator::combine`] adds up, in `f32`.
-pub trait RowElement: Element {
-    /// Returns the exact value.
-    fn to_f32(self) -> f32;
-    /// Returns the nearest value, ties to even.
-    fn from_f32(value: f32) -> Self;
-}
-
-macro_rules! row_elements {
-    ($($type:ty),*) => { $(
-        impl RowElement for $type {
-            fn to_f32(self) -> f32 {
-                <$type>::to_f32(self)
-            }
-            fn from_f32(value: f32) -> Self {
-                <$type>::from_f32(value)
-            }
-        }
-    )* };
-}
-row_elements!(bf16, f16);
-
-impl RowElement for f32 {
-    fn to_f32(self) -> f32 {
-        self
-    }
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-}
+/// Maximum number of elements of slots.
+const MAX_SLOTS: usize = isize::MAX as usize / 8;
 
 /// The rows that [`Communicator::dispatch`] has brought to the experts of a rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dispatched<T> {
-    /// The rows of the rank's first expert, then those of its next one, ….
+    /// The rows of the rank's first expert, then those of its next one, …; in other layouts where these put them, with zeros elsewhere.
     pub rows: Vec<T>,
-    /// Number of rows of each expert of the rank.
+    /// Number of rows of each expert of the rank; in the layout by rank of each rank and expert.
     pub counts: Vec<usize>,
     /// The places of the rows, for [`Communicator::combine`].
     pub route: Route,
@@ -68,8 +40,19 @@ pub struct Route {
     /// Rows for each rank, and from each rank.
     sent_counts: Vec<usize>,
     received_counts: Vec<usize>,
-    /// The place of each received row among those of the experts.
+    /// The place of each received row among those of the experts, and the number of places.
     places: Vec<usize>,
+    room: usize,
+}
+
+/// What a dispatch passes besides rows.
+struct Passed<'a> {
+    experts: &'a [i64],
+    hidden: usize,
+    num_experts: usize,
+    layout: RowLayout,
+    /// Maximum number of tokens of a rank, whose choices are different then.
+    max_tokens: Option<usize>,
 }
 
 impl Communicator {
@@ -82,8 +65,8 @@ impl Communicator {
     /// Two exchanges: the numbers of rows of each expert, then the rows, as [`all_to_all_v`](Self::all_to_all_v).
     ///
     /// # Errors
-    /// [`Error::Length`] unless `tokens` are whole rows, with a list of choices each, and the experts are as many on every rank; those of
-    /// `all_to_all_v`.
+    /// [`Error::Length`] unless `tokens` are whole rows, with a list of choices each, and the experts are as many on every rank;
+    /// [`Error::CountOverflow`], the same on all ranks, for a choice that is no expert; those of `all_to_all_v`.
     #[track_caller]
     pub fn dispatch<T: Element>(
         &self,
@@ -92,14 +75,129 @@ impl Communicator {
         hidden: usize,
         num_experts: usize,
     ) -> Result<Dispatched<T>, Error> {
-        const CALL: &str = "dispatch";
+        let layout = RowLayout::ByExpert { alignment: 1 };
+        self.dispatch_rows(tokens, hidden, &Passed { experts, hidden, num_experts, layout, max_tokens: None })
+    }
+
+    /// Does what [`dispatch`](Self::dispatch) does, with a declared maximum of tokens and `top_k` different choices of each, and puts the rows
+    /// where a layout says.
+    ///
+    /// # Errors
+    /// Those of `dispatch`; [`Error::CountOverflow`], the same on all ranks, also for more tokens than were declared, and for a choice that
+    /// repeats another one of its token.
+    #[track_caller]
+    pub fn dispatch_in<T: Element>(
+        &self,
+        tokens: &[T],
+        experts: &[i64],
+        shape: &ExpertShape,
+        layout: RowLayout,
+    ) -> Result<Dispatched<T>, Error> {
+        let passed = self.passed(experts, tokens.len(), shape, layout)?;
+        self.dispatch_rows(tokens, shape.hidden, &passed)
+    }
+
+    /// Does what [`dispatch_in`](Self::dispatch_in) does with rows of e4m3 and their scales, one for every 128 elements. Returns the scales of
+    /// the rows at the experts, too.
+    ///
+    /// # Errors
+    /// Those of `dispatch_in`; [`Error::Length`] unless rows have whole groups, with a scale each.
+    #[track_caller]
+    pub fn dispatch_scaled(
+        &self,
+        (tokens, scales): (&[E4m3], &[f32]),
+        experts: &[i64],
+        shape: &ExpertShape,
+        layout: RowLayout,
+    ) -> Result<(Dispatched<E4m3>, Vec<f32>), Error> {
+        let (rank, hidden) = (self.rank(), shape.hidden);
+        let length = |what, expected, found| Error::Length { call: "dispatch", rank, what, expected, found };
+        if !hidden.is_multiple_of(SCALE_GROUP) {
+            return Err(length("a row", format!("groups of {SCALE_GROUP} elements"), hidden));
+        }
+        if scales.len() * SCALE_GROUP != tokens.len() {
+            return Err(length("the list of scales", format!("one for {SCALE_GROUP} elements"), scales.len()));
+        }
+        let passed = self.passed(experts, tokens.len(), shape, layout)?;
+        // A row travels with its scales.
+        let groups = hidden / SCALE_GROUP;
+        let bytes = hidden + 4 * groups;
+        let mut joined: Vec<u8> = Vec::with_capacity(tokens.len() + 4 * scales.len());
+        for (row, scales) in tokens.chunks_exact(hidden.max(1)).zip(scales.chunks_exact(groups.max(1))) {
+            joined.extend_from_slice(bytemuck::cast_slice(row));
+            joined.extend_from_slice(bytemuck::cast_slice(scales));
+        }
+        let Dispatched { rows: joined, counts, route } = self.dispatch_rows(&joined, bytes, &passed)?;
+        let (mut rows, mut scales) = (Vec::with_capacity(route.room * hidden), Vec::with_capacity(route.room * groups));
+        for row in joined.chunks_exact(bytes) {
+            let (row, of_row) = row.split_at(hidden);
+            rows.extend_from_slice(bytemuck::cast_slice::<u8, E4m3>(row));
+            let words = of_row.as_chunks::<4>().0;
+            scales.extend(words.iter().map(|word| f32::from_ne_bytes(*word)));
+        }
+        Ok((Dispatched { rows, counts, route }, scales))
+    }
+
+    /// Does what [`dispatch_scaled`](Self::dispatch_scaled) does with rows that are rounded to e4m3 before, as
+    /// [`quantize_rows`](crate::quantize_rows) does.
+    ///
+    /// # Errors
+    /// Those of `dispatch_scaled`.
+    #[track_caller]
+    pub fn dispatch_quantized<T: RowElement>(
+        &self,
+        tokens: &[T],
+        experts: &[i64],
+        shape: &ExpertShape,
+        layout: RowLayout,
+    ) -> Result<(Dispatched<E4m3>, Vec<f32>), Error> {
+        let (rows, scales) = quantize_rows(tokens);
+        self.dispatch_scaled((&rows, &scales), experts, shape, layout)
+    }
+
+    /// Checks what is passed with `len` elements of tokens.
+    fn passed<'a>(
+        &self,
+        experts: &'a [i64],
+        len: usize,
+        shape: &ExpertShape,
+        layout: RowLayout,
+    ) -> Result<Passed<'a>, Error> {
+        let &ExpertShape { hidden, num_experts, top_k, max_tokens } = shape;
+        let rank = self.rank();
+        let length = |what, expected, found| Error::Length { call: "dispatch", rank, what, expected, found };
+        if len.checked_div(hidden).and_then(|tokens| tokens.checked_mul(top_k)) != Some(experts.len()) {
+            let expected = format!("{top_k} for each row of {hidden} elements");
+            return Err(length("the list of experts", expected, experts.len()));
+        }
+        if let Some(alignment) = layout.wrong_alignment() {
+            return Err(length("the alignment of experts", format!("1 to {MAX_ALIGNMENT} rows"), alignment));
+        }
+        // Slots are allocated, whatever arrives.
+        if layout == RowLayout::Slots
+            && shape.slots(self.num_ranks()).checked_mul(hidden).is_none_or(|len| len > MAX_SLOTS)
+        {
+            return Err(length("the set of tokens", format!("at most {MAX_SLOTS} elements of slots"), max_tokens));
+        }
+        Ok(Passed { experts, hidden, num_experts, layout, max_tokens: Some(max_tokens) })
+    }
+
+    /// Sends rows, of `width` elements each.
+    #[track_caller]
+    fn dispatch_rows<T: Element>(
+        &self,
+        tokens: &[T],
+        width: usize,
+        passed: &Passed<'_>,
+    ) -> Result<Dispatched<T>, Error> {
+        let &Passed { experts, hidden, num_experts, layout, max_tokens } = passed;
         let _place = place::enter(Location::caller());
         let (rank, ranks) = (self.rank(), self.num_ranks() as usize);
-        let length = |what, expected, found| Error::Length { call: CALL, rank, what, expected, found };
-        if hidden == 0 || !tokens.len().is_multiple_of(hidden) {
-            return Err(length("the list of tokens", format!("rows of {hidden} elements"), tokens.len()));
+        let length = |what, expected, found| Error::Length { call: "dispatch", rank, what, expected, found };
+        if width == 0 || !tokens.len().is_multiple_of(width) {
+            return Err(length("the list of tokens", format!("rows of {width} elements"), tokens.len()));
         }
-        let num_tokens = tokens.len() / hidden;
+        let num_tokens = tokens.len() / width;
         if experts.len().checked_rem(num_tokens).unwrap_or(experts.len()) != 0 {
             let expected = format!("as many for each of {num_tokens} tokens");
             return Err(length("the list of experts", expected, experts.len()));
@@ -108,57 +206,46 @@ impl Communicator {
             return Err(length("the set of experts", format!("as many on each of {ranks} ranks"), num_experts));
         }
         let top_k = experts.len().checked_div(num_tokens).unwrap_or(0);
-        let is_wrong = |expert: &i64| *expert < -1 || *expert >= num_experts as i64;
-        if let Some(at) = experts.iter().position(is_wrong) {
-            let expected = format!(
-                "numbers of 0 to {}, or -1 for none, found {} for token {}",
-                num_experts - 1,
-                experts[at],
-                at / top_k.max(1)
-            );
-            return Err(length("the list of experts", expected, experts.len()));
-        }
+        let refusal = refusal(experts, top_k, num_tokens, num_experts, max_tokens);
 
         // By expert, then by token.
         let each = num_experts / ranks;
-        let mut sent: Vec<usize> = (0..experts.len()).filter(|&choice| experts[choice] >= 0).collect();
+        let is_sent = |&choice: &usize| experts[choice] >= 0 && refusal.is_none();
+        let mut sent: Vec<usize> = (0..experts.len()).filter(is_sent).collect();
         sent.sort_by_key(|&choice| experts[choice]);
-        let mut of_experts = vec![0_u64; num_experts];
+        let mut of_experts = vec![refusal.map_or(0, Refusal::count); num_experts];
         sent.iter().for_each(|&choice| of_experts[experts[choice] as usize] += 1);
-        let sent_counts: Vec<usize> =
-            of_experts.chunks(each).map(|counts| counts.iter().map(|count| *count as usize).sum()).collect();
-        let mut rows = Vec::with_capacity(sent.len() * hidden);
-        sent.iter().for_each(|&choice| rows.extend_from_slice(&tokens[choice / top_k * hidden..][..hidden]));
 
         // The numbers of rows for the experts of this rank, by the rank that sends them.
-        let mut arriving = vec![0_u64; num_experts];
+        let mut arriving = vec![0_i64; num_experts];
         self.all_to_all(&of_experts, &mut arriving)?;
-        let received_counts: Vec<usize> =
-            arriving.chunks(each).map(|counts| counts.iter().map(|count| *count as usize).sum()).collect();
-        let elements = |counts: &[usize]| counts.iter().map(|count| count * hidden).collect::<Vec<_>>();
+        let refusals = arriving.iter().map(|count| Refusal::of_count(*count)).zip((0..).map(|at: usize| at / each));
+        if let Some((refusal, rank)) = refusals.filter_map(|(refusal, rank)| Some((refusal?, rank))).next() {
+            return Err(Error::CountOverflow(refusal.overflow(rank as u32)));
+        }
+        let by_rank = |counts: &[i64]| counts.chunks(each).map(|counts| counts.iter().sum::<i64>() as usize).collect();
+        let (sent_counts, received_counts): (Vec<usize>, Vec<usize>) = (by_rank(&of_experts), by_rank(&arriving));
+        let mut rows = Vec::with_capacity(sent.len() * width);
+        sent.iter().for_each(|&choice| rows.extend_from_slice(&tokens[choice / top_k * width..][..width]));
+        let elements = |counts: &[usize]| counts.iter().map(|count| count * width).collect::<Vec<_>>();
         let total: usize = received_counts.iter().sum();
-        let mut received = vec![T::zeroed(); total * hidden];
+        let mut received = vec![T::zeroed(); total * width];
         self.all_to_all_v_into(&rows, &elements(&sent_counts), &mut received, Some(&elements(&received_counts)))?;
 
-        let of = |source: usize, expert: usize| arriving[source * each + expert] as usize;
-        let counts: Vec<usize> = (0..each).map(|expert| (0..ranks).map(|source| of(source, expert)).sum()).collect();
-        // Where the next row of an expert belongs.
-        let mut next: Vec<usize> = (0..each).map(|expert| counts[..expert].iter().sum()).collect();
-        let mut begins = vec![0; num_experts];
-        for (expert, next) in next.iter_mut().enumerate() {
-            for source in 0..ranks {
-                begins[source * each + expert] = *next;
-                *next += of(source, expert);
-            }
-        }
+        let arriving: Vec<usize> = arriving.into_iter().map(|count| count as usize).collect();
+        let (begins, room) = begins(&arriving, each, layout, max_tokens.unwrap_or(0));
         let places: Vec<usize> =
-            begins.iter().zip(&arriving).flat_map(|(&begin, &count)| begin..begin + count as usize).collect();
-        let mut rows = vec![T::zeroed(); total * hidden];
-        for (row, &place) in received.chunks_exact(hidden).zip(&places) {
-            rows[place * hidden..][..hidden].copy_from_slice(row);
+            begins.iter().zip(&arriving).flat_map(|(&begin, &count)| begin..begin + count).collect();
+        let counts = match layout {
+            RowLayout::ByRank => arriving,
+            _ => (0..each).map(|expert| arriving.iter().skip(expert).step_by(each).sum()).collect(),
+        };
+        let mut rows = vec![T::zeroed(); room * width];
+        for (row, &place) in received.chunks_exact(width).zip(&places) {
+            rows[place * width..][..width].copy_from_slice(row);
         }
         let choices = experts.len();
-        let route = Route { hidden, choices, top_k, sent, sent_counts, received_counts, places };
+        let route = Route { hidden, choices, top_k, sent, sent_counts, received_counts, places, room };
         Ok(Dispatched { rows, counts, route })
     }
 
@@ -170,13 +257,13 @@ impl Communicator {
     /// any is 0. So equal calls give equal bits on any number of ranks.
     ///
     /// # Errors
-    /// [`Error::Length`] unless there are as many rows as were dispatched, and a weight for each choice; those of
+    /// [`Error::Length`] unless there are as many rows as the dispatch has returned, and a weight for each choice; those of
     /// [`all_to_all_v`](Self::all_to_all_v).
     #[track_caller]
     pub fn combine<T: RowElement>(&self, rows: &[T], weights: &[f32], route: &Route) -> Result<Vec<T>, Error> {
         const CALL: &str = "combine";
         let _place = place::enter(Location::caller());
-        let Route { hidden, choices, top_k, sent, sent_counts, received_counts, places } = route;
+        let Route { hidden, choices, top_k, sent, sent_counts, received_counts, places, room } = route;
         let (rank, hidden) = (self.rank(), *hidden);
         let length = |what, expected: usize, found| Error::Length {
             call: CALL,
@@ -185,8 +272,8 @@ impl Communicator {
             expected: format!("{expected}, those of the dispatch"),
             found,
         };
-        if rows.len() != places.len() * hidden {
-            return Err(length("the list of rows", places.len() * hidden, rows.len()));
+        if rows.len() != room * hidden {
+            return Err(length("the list of rows", room * hidden, rows.len()));
         }
         if weights.len() != *choices {
             return Err(length("the list of weights", *choices, weights.len()));
@@ -194,7 +281,7 @@ impl Communicator {
         if sent_counts.len() != self.num_ranks() as usize {
             return Err(length("the set of ranks", sent_counts.len(), self.num_ranks() as usize));
         }
-        let mut back = Vec::with_capacity(rows.len());
+        let mut back = Vec::with_capacity(places.len() * hidden);
         places.iter().for_each(|&place| back.extend_from_slice(&rows[place * hidden..][..hidden]));
         let elements = |counts: &[usize]| counts.iter().map(|count| count * hidden).collect::<Vec<_>>();
         let mut returned = vec![T::zeroed(); sent.len() * hidden];
@@ -218,4 +305,50 @@ impl Communicator {
         }
         Ok(result)
     }
+}
+
+/// Returns what is wrong with the tokens of a rank.
+fn refusal(
+    experts: &[i64],
+    top_k: usize,
+    num_tokens: usize,
+    num_experts: usize,
+    max_tokens: Option<usize>,
+) -> Option<Refusal> {
+    if let Some(most) = max_tokens.filter(|most| num_tokens > *most) {
+        return Some(Refusal::Tokens { found: num_tokens as u64, most: most as u64 });
+    }
+    let is_wrong = |&at: &usize| {
+        let (expert, of_token) = (experts[at], at - at % top_k.max(1));
+        let is_repeated = expert >= 0 && max_tokens.is_some() && experts[of_token..at].contains(&expert);
+        expert < -1 || expert >= num_experts as i64 || is_repeated
+    };
+    let at = (0..experts.len()).find(is_wrong)?;
+    let [token, choice] = [at / top_k.max(1), at % top_k.max(1)].map(|number| number as u64);
+    Some(Refusal::Choice { token, choice, num_experts: num_experts as u64 })
+}
+
+/// Returns where the rows of each rank and expert begin, and the number of places. `arriving`: their numbers; `each`: experts.
+fn begins(arriving: &[usize], each: usize, layout: RowLayout, max_tokens: usize) -> (Vec<usize>, usize) {
+    let ranks = arriving.len() / each;
+    let mut begins = vec![0; arriving.len()];
+    let mut next = 0;
+    if layout == RowLayout::ByRank {
+        for (begin, count) in begins.iter_mut().zip(arriving) {
+            (*begin, next) = (next, next + count);
+        }
+        return (begins, next);
+    }
+    for expert in 0..each {
+        if let RowLayout::Slots = layout {
+            next = expert * ranks * max_tokens;
+        }
+        for of_rank in (expert..arriving.len()).step_by(each) {
+            (begins[of_rank], next) = (next, next + arriving[of_rank]);
+        }
+        if let RowLayout::ByExpert { alignment } = layout {
+            next = next.next_multiple_of(alignment);
+        }
+    }
+    (begins, if layout == RowLayout::Slots { each * ranks * max_tokens } else { next })
 }

@@ -26,9 +26,9 @@ mod timeline;
 mod timeout;
 
 #[cfg(feature = "cuda")]
-pub use device::{KernelPolicy, LaunchedCall, OnStream};
+pub use device::{DeviceExperts, KernelPolicy, LaunchedCall, OnStream, PendingCombine, PendingDispatch};
 pub use exchange::AllToAllVOutput;
-pub use experts::{Dispatched, Route, RowElement};
+pub use experts::{Dispatched, Route};
 pub use group::Group;
 pub use handle::Communicator;
 pub use pending::Pending;

@@ -9,6 +9,7 @@ mod channel_nodes;
 mod channels;
 mod cover;
 mod empty_calls;
+mod experts;
 mod failures;
 mod first_captures;
 mod frees;
@@ -42,7 +43,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 85] = [
+    let tests: [(&str, Test); 91] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -95,6 +96,12 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("counts_on_registered_memory", transfers::counts_on_registered_memory),
         ("counts_are_exchanged_between_nodes", transfers::counts_are_exchanged_between_nodes),
         ("captured_calls_take_new_counts", transfers::captured_calls_take_new_counts),
+        ("tokens_reach_their_experts_in_order", experts::tokens_reach_their_experts_in_order),
+        ("random_routes_equal_a_computation_on_one_rank", experts::random_routes_equal_a_computation_on_one_rank),
+        ("rows_travel_with_their_scales", experts::rows_travel_with_their_scales),
+        ("refused_tokens_are_reported_by_all_ranks", experts::refused_tokens_are_reported_by_all_ranks),
+        ("captured_dispatches_take_new_choices", experts::captured_dispatches_take_new_choices),
+        ("different_shapes_of_experts_are_reported", experts::different_shapes_are_reported),
         ("rows_have_the_bits_of_calls_on_slices", row_norms::rows_have_the_bits_of_calls_on_slices),
         ("compiled_kernels_normalize_rows", row_norms::compiled_kernels_normalize_rows),
         ("captured_row_norms_replay", row_norms::captured_calls_replay),

@@ -4,6 +4,7 @@ mod calls;
 mod channels;
 mod connection;
 mod counted;
+mod experts;
 mod failure;
 mod kernels;
 mod launch;
@@ -21,6 +22,7 @@ use mscclpp_bootstrap::place;
 use mscclpp_core::types::ReduceOp;
 
 use self::connection::Connection;
+pub use self::experts::{DeviceExperts, PendingCombine, PendingDispatch};
 pub use self::kernels::KernelPolicy;
 pub(super) use self::kernels::KnownPolicy;
 use self::launch::DeviceCall;

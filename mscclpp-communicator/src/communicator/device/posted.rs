@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use mscclpp_bootstrap::{Bootstrap, place};
 
+use super::experts::Travels;
 use crate::communicator::forced::Variant;
 use crate::communicator::point_to_point::describe_transfer;
-use mscclpp_base::dtype::ElementType;
+use mscclpp_base::dtype::{DataType, ElementType};
 use mscclpp_base::error::Error;
+use mscclpp_base::experts::ExpertShape;
 use mscclpp_base::interpret::RowForm;
 use mscclpp_base::numeric::AccumType;
 use mscclpp_exec::cuda::channels::ChannelOptions;
@@ -53,6 +55,8 @@ pub(super) enum Kind {
     Scatter(usize, ElementType, u32),
     /// Parts of elements from each rank to each other one.
     AllToAllV(ElementType),
+    /// Rows of elements of a type to experts, or back.
+    Experts(Travels, DataType, ExpertShape),
     /// A barrier of the host.
     Barrier,
 }
@@ -87,6 +91,7 @@ impl Kind {
                 return format!("scatter of {len} {elements} from rank {root}, on devices");
             }
             Self::AllToAllV(elements) => return format!("all_to_all_v of {elements}, on devices"),
+            Self::Experts(travels, dtype, shape) => return travels.describe(*dtype, shape),
             Self::Barrier => return "barrier".into(),
             Self::Collective(request, positions, _) => (request, positions),
         };
