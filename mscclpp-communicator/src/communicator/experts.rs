@@ -45,6 +45,13 @@ pub struct Route {
     room: usize,
 }
 
+impl Route {
+    /// Returns the number of elements of the rows that [`combine`](Communicator::combine) takes.
+    pub fn num_elements(&self) -> usize {
+        self.room * self.hidden
+    }
+}
+
 /// What a dispatch passes besides rows.
 struct Passed<'a> {
     experts: &'a [i64],

@@ -76,7 +76,7 @@ impl<T: RowElement> Tokens<T> {
             }
             choices.extend(of_token);
         }
-        let weight = |number: u64| if has_nan && number % 7 == 0 { f32::NAN } else { number as f32 / 997.0 };
+        let weight = |number: u64| if has_nan && number.is_multiple_of(7) { f32::NAN } else { number as f32 / 997.0 };
         Self { rows, choices, weights: (0..count * top_k).map(|_| weight(next(1000))).collect() }
     }
 }
@@ -408,4 +408,31 @@ pub(super) fn different_shapes_are_reported(seed: u64) -> Result<(), Failed> {
         true => Ok(()),
         false => Err(format!("{errors:?}").into()),
     }
+}
+
+/// A rank that is lost between a dispatch and its combine is named by the others, which go on with the experts of those that remain.
+pub(super) fn ranks_continue_without_one_that_left(seed: u64) -> Result<(), Failed> {
+    let results = each_on(machine_options(seed, 0, false), 3, 3, group_options(20), |comm, device| {
+        let stream = device.stream()?;
+        let shape = ExpertShape { hidden: 2, num_experts: 6, top_k: 2, max_tokens: 3 };
+        random_calls::<f32>(comm, device, shape, seed)?;
+        // A rank that leaves after this does not fail the calls before it on another rank.
+        comm.barrier()?;
+        comm.bootstrap().barrier()?;
+        if comm.rank() == 1 {
+            return Ok(());
+        }
+        let on = comm.on(&stream);
+        let mut experts = on.experts::<f32>(shape)?;
+        let (input, choices) = (DeviceVec::<f32>::new(device, 2)?, DeviceVec::from_slice(device, &[3_i64, 0])?);
+        let mut rows = DeviceVec::<f32>::new(device, 2 * shape.slots(3))?;
+        let mut counts = DeviceVec::<i64>::new(device, 2)?;
+        let dispatched = experts.dispatch(on, &input, &choices, RowLayout::Slots, &mut rows, &mut counts);
+        let lost = failure(dispatched.and_then(|()| on.synchronize()))?;
+        assert_eq!(lost.lost(), [1], "{lost}");
+        drop(experts);
+        let fewer = comm.shrink(&lost.lost())?;
+        random_calls::<f32>(&fewer, device, ExpertShape { num_experts: 4, ..shape }, seed)
+    });
+    results.into_iter().collect()
 }

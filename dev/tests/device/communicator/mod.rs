@@ -43,7 +43,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 91] = [
+    let tests: [(&str, Test); 92] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -102,6 +102,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("refused_tokens_are_reported_by_all_ranks", experts::refused_tokens_are_reported_by_all_ranks),
         ("captured_dispatches_take_new_choices", experts::captured_dispatches_take_new_choices),
         ("different_shapes_of_experts_are_reported", experts::different_shapes_are_reported),
+        ("ranks_continue_with_the_experts_that_remain", experts::ranks_continue_without_one_that_left),
         ("rows_have_the_bits_of_calls_on_slices", row_norms::rows_have_the_bits_of_calls_on_slices),
         ("compiled_kernels_normalize_rows", row_norms::compiled_kernels_normalize_rows),
         ("captured_row_norms_replay", row_norms::captured_calls_replay),

@@ -81,7 +81,7 @@ impl OnStream<'_> {
     ///
     /// # Cost
     /// Room for twice `num_ranks · max_tokens · min(top_k, experts of a rank)` rows, and as much again in the scratch of the first call.
-    /// Kernels are compiled for the first use on a machine, unless they were compiled ahead of time.
+    /// Kernels are compiled by NVRTC for the first use on a machine.
     ///
     /// # Errors
     /// [`Error::Length`] for sizes of 0 or beyond what is supported, and unless the experts are as many on every rank; [`Error::Jit`] if

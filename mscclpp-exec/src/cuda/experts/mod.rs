@@ -576,21 +576,15 @@ impl ExpertRows {
 }
 
 impl Kernels {
-    /// Loads the kernels: those that were compiled ahead of time, or else what is compiled for the device.
+    /// Loads the kernels, which the first use on a machine compiles.
     fn load(device: &Device, dtype: DataType) -> Result<Self, Error> {
-        let source = source();
+        let source = Source::new("experts.cu", EXPERTS);
         let suffix = match dtype {
             DataType::F32 | DataType::F16 | DataType::BF16 => dtype.name(),
             found => return Err(Error::ElementType { expected: DataType::BF16, found }),
         };
-        let function = |name: &str| match device.ahead_of_time(&source, name) {
-            Ok(Some(function)) => Ok(function),
-            Ok(None) => device.module(&source)?.function(name),
-            Err(error) => {
-                log::info!("{name}: compiled on this machine: {error}");
-                device.module(&source)?.function(name)
-            }
-        };
+        let module = device.module(&source)?;
+        let function = |name: &str| module.function(name);
         Ok(Self {
             count: function("mscclpp_count_choices")?,
             plan: function("mscclpp_plan_sends")?,
@@ -604,11 +598,6 @@ impl Kernels {
             },
         })
     }
-}
-
-/// Returns the source of the kernels.
-pub fn source() -> Source {
-    Source::new("experts.cu", EXPERTS)
 }
 
 fn address(lent: &Lent<'_>) -> u64 {
