@@ -32,13 +32,13 @@ pub(crate) type Transfer = (bool, View, u32);
 ///
 /// Sound because views come from tensors, whose memory PyTorch keeps for work that is on the stream already; it is dense, aligned and on
 /// the device that the view names, which is that of the stream.
-fn read<T: Element>(view: &View) -> DeviceView<'static, T> {
+pub(crate) fn read<T: Element>(view: &View) -> DeviceView<'static, T> {
     // SAFETY: as above.
     unsafe { DeviceView::from_raw(view.address as u64, view.bytes / size_of::<T>()) }
 }
 
 /// Returns the memory of a view, which a call writes; see [`read`].
-fn written<T: Element>(view: &View) -> DeviceViewMut<'static, T> {
+pub(crate) fn written<T: Element>(view: &View) -> DeviceViewMut<'static, T> {
     // SAFETY: as for `read`.
     unsafe { DeviceViewMut::from_raw(view.address as u64, view.bytes / size_of::<T>()) }
 }

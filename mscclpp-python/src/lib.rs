@@ -10,6 +10,7 @@ mod call;
 mod callbacks;
 mod communicator;
 mod device;
+mod experts;
 mod failure;
 mod fold;
 mod gloo_order;
@@ -42,6 +43,8 @@ mod _native {
     use crate::callbacks::end_callbacks;
     #[pymodule_export]
     use crate::communicator::{Listener, PyCommunicator};
+    #[pymodule_export]
+    use crate::experts::PyExperts;
     #[pymodule_export]
     use crate::kernels::{Kernel, KernelChannels, KernelModule, KernelRegions, KernelWindow, compile_image};
     #[pymodule_export]

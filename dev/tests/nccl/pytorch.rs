@@ -127,6 +127,9 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
         let name = format!("pytorch_{version}_own_backend_normalizes_rows_as_on_the_cpu");
         let of_rows = python.clone();
         add(Trial::test(name, move || run_on_own_backend(&of_rows, "fusion", 6, 2)));
+        let name = format!("pytorch_{version}_own_backend_brings_tokens_to_experts_as_on_the_cpu");
+        let of_experts = python.clone();
+        add(Trial::test(name, move || run_on_own_backend(&of_experts, "experts", 3, 2)));
         let name = format!("pytorch_{version}_own_backend_sums_in_switches_unless_algorithms_are_deterministic");
         let of_sums = python.clone();
         add(Trial::test(name, move || run_on_own_backend(&of_sums, "deterministic", 3, 2)));

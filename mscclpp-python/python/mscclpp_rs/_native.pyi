@@ -84,6 +84,9 @@ class SymmetricWindow:
 _Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
 @final
+class Experts: ...
+
+@final
 class Communicator:
     """One rank's handle to a set of ranks. Timeouts are milliseconds; a negative one is that of the communicator."""
 
@@ -105,6 +108,26 @@ class Communicator:
     def order(self) -> str: ...
     def register_plan(self, plan: Plan, name: str | None) -> str: ...
     def call_counts(self) -> dict[str, int]: ...
+    @staticmethod
+    def new_experts(
+        like: torch.Tensor, hidden: int, num_experts: int, top_k: int, max_tokens: int, alignment: int
+    ) -> Experts: ...
+    def send_to_experts(
+        self,
+        experts: Experts,
+        rows: torch.Tensor,
+        scales: torch.Tensor | None,
+        choices: torch.Tensor,
+        quantizes: bool,
+        starts: bool,
+    ) -> None: ...
+    def receive_at_experts(
+        self, experts: Experts, rows: torch.Tensor, scales: torch.Tensor | None, counts: torch.Tensor
+    ) -> None: ...
+    def send_from_experts(
+        self, experts: Experts, rows: torch.Tensor, weights: torch.Tensor, starts: bool
+    ) -> None: ...
+    def receive_from_experts(self, experts: Experts, weights: torch.Tensor, output: torch.Tensor) -> None: ...
     def all_reduce(self, tensor: torch.Tensor, op: int, timeout: int, is_async: bool) -> Work | None: ...
     def all_reduce_coalesced(
         self, tensors: Sequence[torch.Tensor], op: int, timeout: int, is_async: bool

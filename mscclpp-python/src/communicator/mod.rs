@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::{UniqueId, place};
-use mscclpp_communicator::Communicator;
+use mscclpp_communicator::{Communicator, ExpertShape, RowLayout};
 use mscclpp_exec::DataType;
 use mscclpp_select::{Algorithm, RegistryError, defaults};
 use pyo3::prelude::*;
@@ -26,6 +26,7 @@ use self::ranks::Ranks;
 use crate::buffer::PyBuffer;
 use crate::call::{Call, RowNormCall};
 use crate::device::{OnDevice, Transfer};
+use crate::experts::{PyExperts, Received, Sent};
 use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
 use crate::plan::Plan;
@@ -34,6 +35,12 @@ use crate::signals::{interruptible, raise_signal};
 use crate::symmetric::{PySymmetricMemory, PySymmetricWindow, SignalAction};
 use crate::tensor::{Kind, View, current_stream, views};
 use crate::work::{PyWork, SIGNAL_INTERVAL};
+
+/// Where a half of a call of expert parallelism is made.
+enum Where<'a> {
+    Host(&'a Communicator),
+    Device(&'a OnDevice<'a>),
+}
 
 /// A tensor, or a list of tensors.
 type Object<'py> = Bound<'py, PyAny>;
@@ -67,6 +74,27 @@ impl PyCommunicator {
             let timeout = timeout.unwrap_or_else(|| comm.timeout());
             comm.check()?;
             devices.on_stream(comm, number, stream, 0, |device| window.enqueue(action, at, timeout, device.stream))
+        })
+    }
+
+    /// Makes a half of a call of expert parallelism, on the CPU or on the current stream.
+    fn on_experts(
+        &self,
+        py: Python<'_>,
+        name: &'static str,
+        experts: &PyExperts,
+        half: impl FnOnce(Where<'_>) -> Result<(), Failure> + Send,
+    ) -> PyResult<()> {
+        let Some(number) = experts.device else {
+            return self.enqueue(py, name, None, |comm, _| {
+                let _name = place::enter_name(name);
+                half(Where::Host(comm))
+            });
+        };
+        let stream = current_stream(py, number)?;
+        self.enqueue(py, name, None, |comm, devices| {
+            let _name = place::enter_name(name);
+            devices.on_stream(comm, number, stream, 0, |device| half(Where::Device(device)))
         })
     }
 
@@ -347,6 +375,81 @@ impl PyCommunicator {
             return Err(Failure::invalid("all_to_all_single", message).into());
         }
         self.submit(Call::AllToAllRows { input, output, sent, received, elements, most }, timeout, false, keep.as_any())
+    }
+
+    /// Returns the calls of expert parallelism of one shape, for results like `like`. Rows of an expert begin at a multiple of `alignment`; 0:
+    /// each expert has as many places.
+    #[staticmethod]
+    fn new_experts(
+        like: &Object<'_>,
+        hidden: usize,
+        num_experts: usize,
+        top_k: usize,
+        max_tokens: usize,
+        alignment: usize,
+    ) -> PyResult<PyExperts> {
+        let shape = ExpertShape { hidden, num_experts, top_k, max_tokens };
+        let layout = if alignment == 0 { RowLayout::Slots } else { RowLayout::ByExpert { alignment } };
+        Ok(PyExperts::new(&View::new(like)?, shape, layout)?)
+    }
+
+    /// Sends rows of tokens to the experts in `choices`, with their scales if there are some, or rounded to e4m3.
+    fn send_to_experts(
+        &self,
+        experts: &PyExperts,
+        rows: &Object<'_>,
+        scales: Option<&Object<'_>>,
+        choices: &Object<'_>,
+        quantizes: bool,
+        starts: bool,
+    ) -> PyResult<()> {
+        let py = rows.py();
+        let scales = scales.map(View::new).transpose()?;
+        let sent = Sent { rows: View::new(rows)?, scales, choices: View::new(choices)?, quantizes, starts };
+        self.on_experts(py, "low_latency_dispatch", experts, |on| match on {
+            Where::Host(comm) => experts.send(comm, &sent),
+            Where::Device(device) => experts.send_on(device, &sent),
+        })
+    }
+
+    /// Writes the rows of this rank's experts, and their numbers.
+    fn receive_at_experts(
+        &self,
+        experts: &PyExperts,
+        rows: &Object<'_>,
+        scales: Option<&Object<'_>>,
+        counts: &Object<'_>,
+    ) -> PyResult<()> {
+        let scales = scales.map(View::new).transpose()?;
+        let received = Received { rows: View::new(rows)?, scales, counts: View::new(counts)? };
+        self.on_experts(rows.py(), "low_latency_dispatch", experts, |on| match on {
+            Where::Host(_) => experts.receive(&received),
+            Where::Device(device) => experts.receive_on(device, &received),
+        })
+    }
+
+    /// Sends rows of experts back to their tokens.
+    fn send_from_experts(
+        &self,
+        experts: &PyExperts,
+        rows: &Object<'_>,
+        weights: &Object<'_>,
+        starts: bool,
+    ) -> PyResult<()> {
+        let (py, rows, weights) = (rows.py(), View::new(rows)?, View::new(weights)?);
+        self.on_experts(py, "low_latency_combine", experts, |on| match on {
+            Where::Host(comm) => experts.send_back(comm, &rows, &weights, starts),
+            Where::Device(device) => experts.send_back_on(device, &rows),
+        })
+    }
+
+    /// Writes the sums of the rows of each token.
+    fn receive_from_experts(&self, experts: &PyExperts, weights: &Object<'_>, output: &Object<'_>) -> PyResult<()> {
+        let (py, weights, output) = (weights.py(), View::new(weights)?, View::new(output)?);
+        self.on_experts(py, "low_latency_combine", experts, |on| match on {
+            Where::Host(_) => experts.receive_back(&output),
+            Where::Device(device) => experts.receive_back_on(device, &weights, &output),
+        })
     }
 
     /// Writes rank r's input to tensor r of the outputs of rank `root`; the others pass no outputs.

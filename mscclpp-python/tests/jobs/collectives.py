@@ -455,15 +455,64 @@ def tokens_reach_experts_and_return():
                 added = expected + weights[:, choice, None] * row.float()
                 expected = torch.where(chosen[:, choice, None] >= 0, added, expected)
             equal(found, expected.to(dtype), f"{dtype}, call {call}")
-    # Refused before any rank waits for another one.
+    # Refused by all ranks.
     x, weights = torch.ones(1, hidden), torch.ones(1, 2)
-    for wrong, text in [([0, each * SIZE], "or -1 for none"), ([1, 1], "found 1 twice"), ([-2, 0], "found -2")]:
-        refused(text, lambda wrong=wrong: low_latency_dispatch(x, torch.tensor([wrong]), most, each * SIZE))
+    for wrong, place in [([0, each * SIZE], "choice 1 of token 0"), ([1, 1], "choice 1 of token 0"), ([-2, 0], "choice 0 of token 0")]:
+        refused(place, lambda wrong=wrong: low_latency_dispatch(x, torch.tensor([wrong]), most, each * SIZE))
+    too_many = torch.ones(most + 1 if RANK == 0 else 1, hidden), torch.full((most + 1 if RANK == 0 else 1, 1), -1)
+    refused(f"rank 0 dispatches {most + 1} tokens, expected at most {most}", lambda: low_latency_dispatch(*too_many, most, each * SIZE))
     chosen = torch.tensor([[0, 1]])
     packed, _, handle = low_latency_dispatch(x, chosen, most, each * SIZE)
     refused("rows of the dispatch", lambda: low_latency_combine(packed[:, 1:], chosen, weights, handle))
     refused("a weight for each", lambda: low_latency_combine(packed, chosen, weights[:, :1], handle))
     equal(low_latency_combine(packed, chosen, weights, handle), 2 * x, "after mistakes")
+
+
+@own_test
+def halves_and_scales_of_experts():
+    from mscclpp_rs.experts import low_latency_combine, low_latency_dispatch
+
+    most, hidden, each = 3, 256, 2
+    generator = torch.Generator().manual_seed(RANK)
+    x = torch.rand(2, hidden, generator=generator).to(torch.bfloat16)
+    chosen = torch.tensor([[RANK, each * SIZE - 1 - RANK], [0, -1]])
+    weights = torch.rand(2, 2, generator=generator)
+    packed, counts, handle = low_latency_dispatch(x, chosen, most, each * SIZE)
+    expected = low_latency_combine(packed, chosen, weights, handle)
+    # Rows are written by the second halves; a half that nobody finishes changes nothing.
+    dropped = low_latency_dispatch(x, chosen, most, each * SIZE, return_recv_hook=True)
+    del dropped
+    other, other_counts, handle, hook = low_latency_dispatch(x, chosen, most, each * SIZE, return_recv_hook=True)
+    hook()
+    equal(other, packed, "rows of a hook")
+    equal(other_counts, counts, "counts of a hook")
+    out = torch.full_like(x, 7.0)
+    sums, hook = low_latency_combine(other, chosen, weights, handle, out=out, return_recv_hook=True)
+    hook()
+    assert sums is out
+    equal(sums, expected, "sums of a hook")
+    # The same rows, each expert's at a multiple of 4.
+    aligned, counts, handle = low_latency_dispatch(x, chosen, most, each * SIZE, expert_alignment=4)
+    begin = 0
+    for expert in range(each):
+        equal(aligned[begin : begin + counts[expert]], packed[expert, : counts[expert]], "aligned rows")
+        begin += (int(counts[expert]) + 3) // 4 * 4
+    equal(low_latency_combine(aligned, chosen, weights, handle), expected, "sums of aligned rows")
+    # Rows of e4m3 and their scales.
+    groups = x.float().view(2, 2, 128)
+    largest = groups.abs().amax(2).clamp(min=1e-4)
+    # Not a product with the reciprocal, as of `448 / largest`.
+    factors = torch.full_like(largest, 448.0) / largest
+    quantized = (groups * factors[..., None]).to(torch.float8_e4m3fn).view(2, hidden), largest / 448
+    found = [low_latency_dispatch(x, chosen, most, each * SIZE, use_fp8=True), low_latency_dispatch(quantized, chosen, most, each * SIZE)]
+    for (rows, scales), fp8_counts, handle in found:
+        assert rows.dtype == torch.float8_e4m3fn and scales.shape == (each, SIZE * most, 2)
+        equal(fp8_counts, torch.tensor([int((packed[expert].abs().sum(1) > 0).sum()) for expert in range(each)]), "counts")
+        restored = (rows.float().view(each, SIZE * most, 2, 128) * scales[..., None]).view(packed.shape)
+        assert (restored - packed.float()).abs().max() <= packed.float().abs().max() / 16
+        equal(low_latency_combine(packed, chosen, weights, handle), expected, "sums after rows of e4m3")
+    equal(found[0][0][0].view(torch.uint8), found[1][0][0].view(torch.uint8), "rows that are quantized on the way")
+    equal(found[0][0][1], found[1][0][1], "scales that are computed on the way")
 
 
 def refused(text, call):
