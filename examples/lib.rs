@@ -1,6 +1,8 @@
 //! Functions that the examples share: running a plan at several sizes, verified, with a table; running as one rank of a
 //! job, or as several.
 
+pub mod mixture;
+
 use std::time::Instant;
 
 use mscclpp::ErrorKind;
