@@ -11,7 +11,7 @@ use mscclpp_core::collective::CollectiveKind;
 use super::OnStream;
 use super::connection::Connection;
 use super::launch::{DeviceCall, Memory};
-use super::posted::Kind;
+use super::posted::{Kind, Travels};
 use super::transfers::settle;
 use mscclpp_base::dtype::{DataType, E4m3};
 use mscclpp_base::error::Error;
@@ -21,38 +21,6 @@ use mscclpp_exec::cuda::{
     Travel,
 };
 use mscclpp_select::Request;
-
-/// What travels in a call; ranks make the same one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Travels {
-    /// Rows of tokens to experts, as they are.
-    Rows,
-    /// Rows of e4m3, with scales.
-    Scaled,
-    /// Rows back from experts.
-    Results,
-}
-
-impl Travels {
-    fn of(form: RowForm) -> Self {
-        match form {
-            RowForm::Plain => Self::Rows,
-            RowForm::Scaled => Self::Scaled,
-        }
-    }
-
-    /// Describes the call.
-    pub(super) fn describe(self, dtype: DataType, shape: &ExpertShape) -> String {
-        let ExpertShape { hidden, num_experts, top_k, max_tokens } = shape;
-        let call = match self {
-            Self::Rows => "dispatch",
-            Self::Scaled => "dispatch of e4m3",
-            Self::Results => "combine",
-        };
-        let rows = format!("rows of {hidden} {}, {top_k} of {num_experts} experts", dtype.name());
-        format!("{call}, {rows}, at most {max_tokens} tokens of a rank, on devices")
-    }
-}
 
 /// The calls of expert parallelism of a rank on its device, for one shape; of [`OnStream::experts`]. It has the memory for rows that travel,
 /// and the places of those of its last dispatch.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use mscclpp_bootstrap::{Bootstrap, place};
 
-use super::experts::Travels;
 use crate::communicator::forced::Variant;
 use crate::communicator::point_to_point::describe_transfer;
 use mscclpp_base::dtype::{DataType, ElementType};
@@ -14,6 +13,7 @@ use mscclpp_base::error::Error;
 use mscclpp_base::experts::ExpertShape;
 use mscclpp_base::interpret::RowForm;
 use mscclpp_base::numeric::AccumType;
+use mscclpp_exec::cuda::RowForm;
 use mscclpp_exec::cuda::channels::ChannelOptions;
 use mscclpp_exec::process::{CallRing, CallText};
 use mscclpp_select::Request;
@@ -23,6 +23,38 @@ const MAX_TEXTS: usize = 1024;
 
 /// Position of registered memory: the allocation's number, and the first byte in it.
 pub(super) type Position = (u64, u64);
+
+/// What travels in a call; ranks make the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Travels {
+    /// Rows of tokens to experts, as they are.
+    Rows,
+    /// Rows of e4m3, with scales.
+    Scaled,
+    /// Rows back from experts.
+    Results,
+}
+
+impl Travels {
+    pub(super) fn of(form: RowForm) -> Self {
+        match form {
+            RowForm::Plain => Self::Rows,
+            RowForm::Scaled => Self::Scaled,
+        }
+    }
+
+    /// Describes the call.
+    pub(super) fn describe(self, dtype: DataType, shape: &ExpertShape) -> String {
+        let ExpertShape { hidden, num_experts, top_k, max_tokens } = shape;
+        let call = match self {
+            Self::Rows => "dispatch",
+            Self::Scaled => "dispatch of e4m3",
+            Self::Results => "combine",
+        };
+        let rows = format!("rows of {hidden} {}, {top_k} of {num_experts} experts", dtype.name());
+        format!("{call}, {rows}, at most {max_tokens} tokens of a rank, on devices")
+    }
+}
 
 /// A kind of call. Ranks make the same call if its kind is equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
