@@ -9,7 +9,7 @@ use mscclpp_communicator::{
     Communicator, DeviceExperts, Dispatched, ExpertShape, OnStream, Pending, Route, RowElement, RowLayout,
 };
 use mscclpp_exec::__half::{bf16, f16};
-use mscclpp_exec::cuda::{DeviceMut, DeviceRef, Lent, Payload, RowForm, RowsAtExperts};
+use mscclpp_exec::cuda::{DeviceMut, DeviceRef, Lent, Payload, PayloadForm, RowsAtExperts};
 use mscclpp_exec::{DataType, E4m3, Element, Error};
 use pyo3::prelude::*;
 
@@ -104,7 +104,7 @@ pub(crate) struct Received {
 /// The calls on a device, for any type of rows.
 trait Halves {
     fn send(&mut self, on: OnStream<'_>, payload: Payload<'_>, choices: &Lent<'_>) -> Result<(), Error>;
-    fn receive(&mut self, on: OnStream<'_>, form: RowForm, results: &RowsAtExperts<'_>) -> Result<(), Error>;
+    fn receive(&mut self, on: OnStream<'_>, form: PayloadForm, results: &RowsAtExperts<'_>) -> Result<(), Error>;
     fn send_back(&mut self, on: OnStream<'_>, rows: &Lent<'_>) -> Result<(), Error>;
     fn receive_back(&mut self, on: OnStream<'_>, weights: &Lent<'_>, output: &Lent<'_>) -> Result<(), Error>;
 }
@@ -113,7 +113,7 @@ impl<T: RowElement> Halves for DeviceExperts<T> {
     fn send(&mut self, on: OnStream<'_>, payload: Payload<'_>, choices: &Lent<'_>) -> Result<(), Error> {
         Self::send(self, on, payload, choices)
     }
-    fn receive(&mut self, on: OnStream<'_>, form: RowForm, results: &RowsAtExperts<'_>) -> Result<(), Error> {
+    fn receive(&mut self, on: OnStream<'_>, form: PayloadForm, results: &RowsAtExperts<'_>) -> Result<(), Error> {
         Self::receive(self, on, form, results)
     }
     fn send_back(&mut self, on: OnStream<'_>, rows: &Lent<'_>) -> Result<(), Error> {
@@ -302,7 +302,7 @@ impl PyExperts {
         self.check(CALL, &tensors.collect::<Vec<_>>())?;
         let mut state = self.state();
         let State::OnDevice(halves) = &mut *state else { return Err(unfinished(CALL)) };
-        let form = if received.scales.is_some() { RowForm::Scaled } else { RowForm::Plain };
+        let form = if received.scales.is_some() { PayloadForm::Scaled } else { PayloadForm::Plain };
         let (mut rows, mut counts) = (written::<u8>(&received.rows), written::<i64>(&received.counts));
         let mut scales = received.scales.as_ref().map(written::<f32>);
         let results = RowsAtExperts {

@@ -70,7 +70,7 @@ pub use counts::DeviceCounts;
 pub use executor::WeakExecutor;
 pub use executor::{Executor, Options, PrepareOptions};
 #[doc(hidden)]
-pub use experts::{ExpertRows, Payload, RowForm, RowsAtExperts, Travel};
+pub use experts::{ExpertRows, Payload, PayloadForm, RowsAtExperts, Travel};
 pub use flat_mapping::FlatMapping;
 pub use ipc::PeerPath;
 pub use mscclpp_base::error::unavailable::CudaUnavailable;

@@ -17,7 +17,7 @@ use mscclpp_base::dtype::{DataType, E4m3};
 use mscclpp_base::error::Error;
 use mscclpp_base::experts::{ExpertShape, RowElement, RowLayout};
 use mscclpp_exec::cuda::{
-    DeviceMut, DeviceRef, Event, ExpertRows, Lent, LentCounts, LentParams, Payload, RowForm, RowsAtExperts, Stream,
+    DeviceMut, DeviceRef, Event, ExpertRows, Lent, LentCounts, LentParams, Payload, PayloadForm, RowsAtExperts, Stream,
     Travel,
 };
 use mscclpp_select::Request;
@@ -233,7 +233,7 @@ impl<T: RowElement> DeviceExperts<T> {
     ) -> Result<PendingDispatch<'e, T>, Error> {
         let (tokens, choices) = (tokens.lend(on.stream())?, choices.lend(on.stream())?);
         self.send(on, Payload::Rows(&tokens), &choices)?;
-        Ok(PendingDispatch { experts: self, on, form: RowForm::Plain })
+        Ok(PendingDispatch { experts: self, on, form: PayloadForm::Plain })
     }
 
     /// Begins a [`dispatch_quantized`](Self::dispatch_quantized), as [`dispatch_begin`](Self::dispatch_begin) begins a dispatch.
@@ -249,7 +249,7 @@ impl<T: RowElement> DeviceExperts<T> {
     ) -> Result<PendingDispatch<'e, T>, Error> {
         let (tokens, choices) = (tokens.lend(on.stream())?, choices.lend(on.stream())?);
         self.send(on, Payload::Quantized(&tokens), &choices)?;
-        Ok(PendingDispatch { experts: self, on, form: RowForm::Scaled })
+        Ok(PendingDispatch { experts: self, on, form: PayloadForm::Scaled })
     }
 
     /// Enqueues the sending half of a dispatch.
@@ -277,7 +277,7 @@ impl<T: RowElement> DeviceExperts<T> {
 
     /// Enqueues the receiving half of a dispatch.
     #[doc(hidden)]
-    pub fn receive(&mut self, on: OnStream<'_>, form: RowForm, results: &RowsAtExperts<'_>) -> Result<(), Error> {
+    pub fn receive(&mut self, on: OnStream<'_>, form: PayloadForm, results: &RowsAtExperts<'_>) -> Result<(), Error> {
         let [found, room] = self.rows.room(form, results)?;
         let most = self.rows.most_rows();
         if room < most {
@@ -388,7 +388,7 @@ fn beside<'s>(stream: &Stream, side: &'s Stream) -> Result<Option<&'s Stream>, E
 pub struct PendingDispatch<'e, T: RowElement> {
     experts: &'e mut DeviceExperts<T>,
     on: OnStream<'e>,
-    form: RowForm,
+    form: PayloadForm,
 }
 
 impl<T: RowElement> PendingDispatch<'_, T> {
@@ -403,7 +403,7 @@ impl<T: RowElement> PendingDispatch<'_, T> {
         rows: &mut impl DeviceMut<T>,
         counts: &mut impl DeviceMut<i64>,
     ) -> Result<(), Error> {
-        self.check(RowForm::Plain, T::TYPE)?;
+        self.check(PayloadForm::Plain, T::TYPE)?;
         let stream = self.on.stream();
         let (rows, counts) = (rows.lend_mut(stream)?, counts.lend_mut(stream)?);
         self.experts.receive(self.on, self.form, &RowsAtExperts { layout, rows, scales: None, counts })
@@ -419,18 +419,18 @@ impl<T: RowElement> PendingDispatch<'_, T> {
         (rows, scales): (&mut impl DeviceMut<E4m3>, &mut impl DeviceMut<f32>),
         counts: &mut impl DeviceMut<i64>,
     ) -> Result<(), Error> {
-        self.check(RowForm::Scaled, DataType::F8E4M3)?;
+        self.check(PayloadForm::Scaled, DataType::F8E4M3)?;
         let stream = self.on.stream();
         let (rows, counts) = (rows.lend_mut(stream)?, counts.lend_mut(stream)?);
         let results = RowsAtExperts { layout, rows, scales: Some(scales.lend_mut(stream)?), counts };
         self.experts.receive(self.on, self.form, &results)
     }
 
-    fn check(&self, form: RowForm, found: DataType) -> Result<(), Error> {
+    fn check(&self, form: PayloadForm, found: DataType) -> Result<(), Error> {
         match (self.form == form, self.form) {
             (true, _) => Ok(()),
-            (false, RowForm::Scaled) => Err(Error::ElementType { expected: DataType::F8E4M3, found }),
-            (false, RowForm::Plain) => Err(Error::ElementType { expected: T::TYPE, found }),
+            (false, PayloadForm::Scaled) => Err(Error::ElementType { expected: DataType::F8E4M3, found }),
+            (false, PayloadForm::Plain) => Err(Error::ElementType { expected: T::TYPE, found }),
         }
     }
 }

@@ -13,7 +13,7 @@ use mscclpp_base::error::Error;
 use mscclpp_base::experts::ExpertShape;
 use mscclpp_base::interpret::RowForm;
 use mscclpp_base::numeric::AccumType;
-use mscclpp_exec::cuda::RowForm;
+use mscclpp_exec::cuda::PayloadForm;
 use mscclpp_exec::cuda::channels::ChannelOptions;
 use mscclpp_exec::process::{CallRing, CallText};
 use mscclpp_select::Request;
@@ -36,10 +36,10 @@ pub(super) enum Travels {
 }
 
 impl Travels {
-    pub(super) fn of(form: RowForm) -> Self {
+    pub(super) fn of(form: PayloadForm) -> Self {
         match form {
-            RowForm::Plain => Self::Rows,
-            RowForm::Scaled => Self::Scaled,
+            PayloadForm::Plain => Self::Rows,
+            PayloadForm::Scaled => Self::Scaled,
         }
     }
 

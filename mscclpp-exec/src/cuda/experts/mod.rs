@@ -41,17 +41,17 @@ pub enum Payload<'a> {
 
 impl Payload<'_> {
     /// Returns what the rows are when they travel.
-    pub fn form(&self) -> RowForm {
+    pub fn form(&self) -> PayloadForm {
         match self {
-            Self::Rows(_) => RowForm::Plain,
-            Self::Scaled(..) | Self::Quantized(_) => RowForm::Scaled,
+            Self::Rows(_) => PayloadForm::Plain,
+            Self::Scaled(..) | Self::Quantized(_) => PayloadForm::Scaled,
         }
     }
 }
 
 /// What rows are when they travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RowForm {
+pub enum PayloadForm {
     /// Rows of the type that is combined.
     Plain,
     /// Rows of e4m3, with scales.
@@ -218,12 +218,12 @@ impl ExpertRows {
     }
 
     /// Returns the bytes of what travels of a token.
-    fn wire(&self, form: RowForm) -> Result<Wire, Error> {
+    fn wire(&self, form: PayloadForm) -> Result<Wire, Error> {
         let hidden = self.shape.hidden;
         let row = (hidden * self.dtype.size()) as u64;
         let wire = match form {
-            RowForm::Plain => return Ok(Wire { row, scales: 0 }),
-            RowForm::Scaled => Wire { row: hidden as u64, scales: 4 * (hidden / SCALE_GROUP) as u64 },
+            PayloadForm::Plain => return Ok(Wire { row, scales: 0 }),
+            PayloadForm::Scaled => Wire { row: hidden as u64, scales: 4 * (hidden / SCALE_GROUP) as u64 },
         };
         match hidden.is_multiple_of(SCALE_GROUP) {
             true => Ok(wire),
@@ -355,7 +355,7 @@ impl ExpertRows {
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub fn outward(&mut self, stream: &Stream, form: RowForm, room: u64) -> Result<Travel<'_>, Error> {
+    pub fn outward(&mut self, stream: &Stream, form: PayloadForm, room: u64) -> Result<Travel<'_>, Error> {
         let stride = self.wire(form)?.stride();
         let bytes = usize::try_from(room.saturating_mul(stride)).unwrap_or(usize::MAX);
         let output = self.incoming.lend_mut(stream)?.narrow::<u8>(&(0..bytes));
@@ -368,7 +368,7 @@ impl ExpertRows {
     ///
     /// # Errors
     /// [`Error::Length`] unless the lists have the lengths that the layout demands.
-    pub fn room(&self, form: RowForm, results: &RowsAtExperts<'_>) -> Result<[u64; 2], Error> {
+    pub fn room(&self, form: PayloadForm, results: &RowsAtExperts<'_>) -> Result<[u64; 2], Error> {
         const CALL: &str = "dispatch";
         let RowsAtExperts { layout, rows, scales, counts } = results;
         let Wire { row, scales: scales_bytes } = self.wire(form)?;
@@ -402,7 +402,7 @@ impl ExpertRows {
     ///
     /// # Errors
     /// Those of `room`; [`Error::Driver`].
-    pub fn unpack(&mut self, stream: &Stream, form: RowForm, results: &RowsAtExperts<'_>) -> Result<(), Error> {
+    pub fn unpack(&mut self, stream: &Stream, form: PayloadForm, results: &RowsAtExperts<'_>) -> Result<(), Error> {
         let [room, _] = self.room(form, results)?;
         let RowsAtExperts { layout, rows, scales, counts } = results;
         let (wire, layout) = (self.wire(form)?, *layout);
