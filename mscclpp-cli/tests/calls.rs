@@ -436,7 +436,7 @@ fn what_is_no_dump_is_named_with_its_line() {
 #[test]
 fn a_selection_is_explained() {
     let run = mscclpp(words("select all_gather --bytes 1M --ranks 8 --ranks-per-node 4 --in-place")).succeeds();
-    assert!(run.stdout.contains("allgather_hierarchical          selected: "), "{}", run.stdout);
+    assert!(run.stdout.contains("allgather_hierarchical           selected: "), "{}", run.stdout);
     let run = mscclpp(words("select all_gather --ranks 8 --ranks-per-node 3")).ends_with(1);
     assert!(run.stdout.contains("no algorithm is eligible"), "{}", run.stdout);
     for line in ["select broadcast --ranks 4 --root 9", "select all_reduce --ranks 4 --root 4"] {

@@ -18,7 +18,8 @@ use sha2::{Digest, Sha256};
 const SIZES: [u64; 4] = [1 << 10, 1 << 13, 1 << 16, 1 << 18];
 
 /// The algorithms whose kernels pay for their bytes, since messages are short.
-const ALGORITHMS: [&str; 3] = ["allreduce_one_shot_packets", "allreduce_switch_packets", "allgather_packets"];
+const ALGORITHMS: [&str; 4] =
+    ["allreduce_one_shot_packets", "allreduce_switch_packets", "allreduce_packets", "allgather_packets"];
 
 const KINDS: [CollectiveKind; 2] = [CollectiveKind::AllReduce, CollectiveKind::AllGather];
 

@@ -68,8 +68,11 @@ pub fn at_counts(plan: &PlanTree, counts: &[Vec<u32>], max: u32) -> Option<PlanT
     Some(fixed)
 }
 
+/// Makes a table of channels to peers.
+type NewTable = fn(Vec<u32>) -> ChannelTable;
+
 /// The kinds of channels of an exchange, and their tables.
-const KINDS: [(ChannelKind, fn(Vec<u32>) -> ChannelTable); 2] =
+const KINDS: [(ChannelKind, NewTable); 2] =
     [(ChannelKind::Memory, ChannelTable::Memory), (ChannelKind::Port, ChannelTable::Port)];
 
 /// Returns the kind of channel of the exchange between two ranks.

@@ -95,7 +95,8 @@ impl Refusal {
         let word = count.cast_unsigned();
         let part = |at: u32, bits: u32| word >> at & ((1 << bits) - 1);
         match word >> 60 {
-            8 => Some(Self::Tokens { found: part(30, 30), most: part(0, 30) }),
+            // Negative numbers that a caller may pass, such as the smallest one, are no refusals.
+            8 => Some(Self::Tokens { found: part(30, 30), most: part(0, 30) }).filter(|_| part(30, 30) > part(0, 30)),
             9 => Some(Self::Choice { token: part(30, 30), choice: part(22, 8), num_experts: part(0, 22) }),
             10 => Some(Self::Returned),
             _ => None,
@@ -186,7 +187,7 @@ mod tests {
             assert!(refusal.count() < 0);
             assert_eq!(Refusal::of_count(refusal.count()), Some(refusal));
         }
-        for count in [-1, -(1 << 40), 0, 7, i64::MAX, i64::MIN >> 1] {
+        for count in [-1, -(1 << 40), 0, 7, i64::MAX, i64::MIN >> 1, i64::MIN] {
             assert_eq!(Refusal::of_count(count), None, "{count}");
         }
     }
