@@ -323,8 +323,8 @@ mod tests {
                 elide_own_packets(&mut program);
                 for (rank, (packs, unpacks, plain)) in summary(&program).into_iter().enumerate() {
                     // The packs for the other ranks, as one operation.
-                    assert_eq!((packs, unpacks), (group as usize, 0), "{name} on {ranks}, {in_place}, rank {rank}");
-                    assert_eq!(plain, vec![rank; group as usize], "{name} on {ranks}, {in_place}, rank {rank}");
+                    assert_eq!((packs, unpacks), (group, 0), "{name} on {ranks}, {in_place}, rank {rank}");
+                    assert_eq!(plain, vec![rank; group], "{name} on {ranks}, {in_place}, rank {rank}");
                 }
             }
         }

@@ -187,14 +187,14 @@ fn packets(p: &Program, count: usize) {
     let scratch = ranks.map(|rank| rank.scratch(count));
     let out = [ranks[0].memory_channel(1), ranks[1].memory_channel(0)];
     for at in 0..count {
-        for from in 0..2 {
+        for (from, channel) in out.iter().enumerate() {
             let to = 1 - from;
             let source = match (from, at) {
                 (0, 0) => ranks[0].input().chunk(0).to_any(),
                 (0, _) => ranks[0].output().chunk(at - 1).to_any(),
                 _ => ranks[1].output().chunk(at).to_any(),
             };
-            out[from].put_packets(scratch[to].chunk(at), source, 0);
+            channel.put_packets(scratch[to].chunk(at), source, 0);
             ranks[to].unpack_packets(ranks[to].output().chunk(at), scratch[to].chunk(at), 0);
         }
     }
