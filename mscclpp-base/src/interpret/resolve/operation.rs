@@ -40,7 +40,7 @@ impl Resolver {
         view: &OpView<'_>,
     ) -> Result<bool, Error> {
         let srcs = self.operands(at, of, view, view.srcs(), at.kind.source_packets(view.channel()))?;
-        if at.kind.is_reduce() && at.kind.srcs().packets == Packets::Rest {
+        if at.kind.is_reduce() && at.kind.srcs().packets == Packets::Rest && srcs > 0 {
             // The order of the reference executor: packets as listed, then the plain source.
             let first = self.program.operands.len() - srcs as usize;
             self.program.operands[first..].rotate_left(1);
