@@ -275,7 +275,7 @@ impl Reader<'_> {
             Opcode::PortForward => "port_aligned<true>(launch, ".to_owned(),
             Opcode::Transfer(Transfer::Reduce) => match packets.map(u64::count_ones) {
                 [0, 0] => format!("reduce_aligned<{combined}>("),
-                // The kernel finds the plain source by itself.
+                // The kernel looks for the plain source.
                 [plain, _] if plain + 1 == from as u32 => {
                     format!("reduce_packets_aligned<{combined}, {}ull>(launch, ", packets[1])
                 }

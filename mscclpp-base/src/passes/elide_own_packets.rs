@@ -31,7 +31,7 @@
 //!
 //! *Scratch.* Fewer packets are written, and none is read that was not written.
 //!
-//! Nothing is changed in thread blocks with loops. The validator finds the elided operations by itself, and proves the rest again.
+//! Nothing is changed in thread blocks with loops. The validator looks for the elided operations on its own, and proves the rest again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

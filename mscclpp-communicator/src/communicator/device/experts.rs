@@ -26,7 +26,7 @@ use mscclpp_select::Request;
 /// and the places of those of its last dispatch.
 ///
 /// The calls are calls of all ranks, and return when they are enqueued; no rank waits for its stream, and choices and counts are read on the
-/// device. A captured call takes what is in memory at each launch of the graph. `dispatch` and `combine` take turns: between them another
+/// device. A captured call takes what is in memory at each launch of the graph. `dispatch` and `combine` alternate: between them another
 /// dispatch needs an object of its own.
 ///
 /// # Errors
