@@ -7,7 +7,7 @@ use mscclpp_exec::error::CountLimit;
 use mscclpp_exec::{E4m3, Error};
 
 use super::{each_on, errors, failure, group_options, on_devices};
-use crate::processes::machine_options;
+use crate::processes::{Job, machine_options};
 
 /// Rank 0 has tokens for experts (0, 3) and (3, none), rank 1 for (1, 2) and (3, 0); expert e multiplies by e + 1.
 pub(super) fn tokens_reach_their_experts_in_order(seed: u64) -> Result<(), Failed> {
@@ -219,6 +219,18 @@ pub(super) fn random_routes_equal_a_computation_on_one_rank(seed: u64) -> Result
     on_devices(seed, 3, 3, |comm, device| random_calls::<half::f16>(comm, device, shape(8, 3, 8, 3), seed))?;
     on_devices(seed, 4, 2, |comm, device| random_calls::<f32>(comm, device, shape(4, 16, 8, 4), seed))?;
     on_devices(seed, 8, 8, |comm, device| random_calls::<half::bf16>(comm, device, shape(3, 8, 2, 2), seed))
+}
+
+pub(super) fn experts_are_on_several_nodes(seed: u64) -> Result<(), Failed> {
+    [(2, 1), (4, 2)].into_iter().try_for_each(|(ranks, per_node)| {
+        Job::start("communicator_experts", "simulator", seed, ranks, per_node)?.succeed()
+    })
+}
+
+/// The part of a process, all of which know the tokens of all ranks.
+pub(super) fn play(comm: &Communicator, device: &Device, seed: u64) -> Result<(), Failed> {
+    let shape = ExpertShape { hidden: 5, num_experts: 8, top_k: 3, max_tokens: 6 };
+    random_calls::<f32>(comm, device, shape, seed)
 }
 
 /// Rows that are quantized on the way, and rows that are passed with scales, arrive as the host quantizes them.

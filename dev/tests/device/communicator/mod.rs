@@ -43,7 +43,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 92] = [
+    let tests: [(&str, Test); 93] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -98,6 +98,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("captured_calls_take_new_counts", transfers::captured_calls_take_new_counts),
         ("tokens_reach_their_experts_in_order", experts::tokens_reach_their_experts_in_order),
         ("random_routes_equal_a_computation_on_one_rank", experts::random_routes_equal_a_computation_on_one_rank),
+        ("experts_are_on_several_nodes", experts::experts_are_on_several_nodes),
         ("rows_travel_with_their_scales", experts::rows_travel_with_their_scales),
         ("refused_tokens_are_reported_by_all_ranks", experts::refused_tokens_are_reported_by_all_ranks),
         ("captured_dispatches_take_new_choices", experts::captured_dispatches_take_new_choices),
@@ -209,6 +210,7 @@ pub(crate) fn play(role: &str, player: &Player, comm: &Communicator) -> Result<(
     match role {
         "communicator" => work(comm, &device),
         "communicator_counts" => transfers::play_counts(comm, &device, player.seed),
+        "communicator_experts" => experts::play(comm, &device, player.seed),
         "communicator_empty_calls" => empty_calls::play(comm, &device),
         "communicator_cover" => cover::play(comm, &device, player),
         "communicator_channels_of_nodes" => channel_nodes::play(comm, &device),
