@@ -59,7 +59,7 @@ DEV int64_t given_count(const LaunchParams& launch, uint32_t rank, uint32_t numb
 DEV bool is_far(CountArea area) { return static_cast<int64_t>(reinterpret_cast<uint64_t>(area.at)) < 0; }
 
 /// Pushes a trigger to the rank's proxy. Called by: one thread.
-DEV_CALL void push(const LaunchParams& launch, uint64_t src, uint64_t dst, uint64_t bytes, uint64_t signal) {
+DEV void push(const LaunchParams& launch, uint64_t src, uint64_t dst, uint64_t bytes, uint64_t signal) {
   push_trigger(launch, cache().own.fifo, src, dst, bytes, signal);
 }
 
