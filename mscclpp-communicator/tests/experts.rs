@@ -221,7 +221,7 @@ fn ranks_with_other_numbers_of_experts_are_reported() {
 fn sending_halves_do_not_wait() {
     on_ranks(2, |comm| {
         let dispatch = |value: f32| comm.start(move |comm| comm.dispatch(&[value], &[1], 1, 2)).expect("started");
-        // A result that nobody waits for does not disturb the next call.
+        // A result for which no caller waits does not disturb the next call.
         drop(dispatch(7.0));
         let pending = dispatch(comm.rank() as f32);
         let computed: u64 = (0..1000_u64).sum();

@@ -190,7 +190,7 @@ impl PyExperts {
             *state = State::OnHost(Box::default());
         }
         let State::OnHost(host) = &mut *state else { return Ok(()) };
-        // Those of a half that nobody has finished.
+        // Those of a half that no call has finished.
         (host.arrived, host.sums) = (None, None);
         let (shape, layout, quantizes, starts) = (self.shape, self.layout, sent.quantizes, sent.starts);
         let choices: Vec<i64> = elements(&sent.choices);

@@ -280,10 +280,7 @@ impl<'a> Operands<'_, 'a> {
                     }
                 }
             } else {
-                match span.lines(at as usize, n as usize) {
-                    Some(lines) => lines.load_into(block),
-                    None => load(block, span, at, n),
-                }
+                load(block, span, at, n);
             }
             if !is_single {
                 (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
@@ -338,8 +335,12 @@ fn lines_of(n: u64) -> usize {
     (n as usize).div_ceil(LINE)
 }
 
+#[inline]
 pub(super) fn load(block: &mut Tile, from: Span<'_>, at: u64, n: u64) {
     let (at, n) = (at as usize, n as usize);
+    if let Some(lines) = from.lines(at, n) {
+        return lines.load_into(block);
+    }
     for (i, line) in block.iter_mut().enumerate().take(n.div_ceil(LINE)) {
         *line = from.load(at + i * LINE, LINE.min(n - i * LINE));
     }

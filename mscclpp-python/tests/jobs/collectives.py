@@ -479,7 +479,7 @@ def halves_and_scales_of_experts():
     weights = torch.rand(2, 2, generator=generator)
     packed, counts, handle = low_latency_dispatch(x, chosen, most, each * SIZE)
     expected = low_latency_combine(packed, chosen, weights, handle)
-    # Rows are written by the second halves; a half that nobody finishes changes nothing.
+    # Rows are written by the second halves; a half that is not finished changes nothing.
     dropped = low_latency_dispatch(x, chosen, most, each * SIZE, return_recv_hook=True)
     del dropped
     other, other_counts, handle, hook = low_latency_dispatch(x, chosen, most, each * SIZE, return_recv_hook=True)
