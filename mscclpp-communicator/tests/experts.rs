@@ -218,6 +218,15 @@ fn ranks_with_other_numbers_of_experts_are_reported() {
 }
 
 #[test]
+fn rows_of_any_length_may_be_none() {
+    on_ranks(2, |comm| {
+        let arrived = comm.dispatch::<f32>(&[], &[], usize::MAX, 2).expect("dispatch");
+        assert_eq!((arrived.rows, arrived.counts), (vec![], vec![0]));
+        assert!(comm.combine::<f32>(&[], &[], &arrived.route).expect("combine").is_empty());
+    });
+}
+
+#[test]
 fn sending_halves_do_not_wait() {
     on_ranks(2, |comm| {
         let dispatch = |value: f32| comm.start(move |comm| comm.dispatch(&[value], &[1], 1, 2)).expect("started");

@@ -7,7 +7,7 @@
 use std::panic::Location;
 
 use mscclpp_base::dtype::{E4m3, Element};
-use mscclpp_base::error::{Error, Refusal};
+use mscclpp_base::error::{CountLimit, CountOverflow, Error, Refusal};
 use mscclpp_base::experts::{ExpertShape, MAX_ALIGNMENT, RowElement, RowLayout, SCALE_GROUP, quantize_rows};
 use mscclpp_bootstrap::place;
 
@@ -230,6 +230,16 @@ impl Communicator {
         if let Some((refusal, rank)) = refusals.filter_map(|(refusal, rank)| Some((refusal?, rank))).next() {
             return Err(Error::CountOverflow(refusal.overflow(rank as u32)));
         }
+        // Numbers of other ranks, of which no more rows can arrive than memory holds.
+        let most = isize::MAX as usize / width.saturating_mul(size_of::<T>()).max(1) / arriving.len().max(1);
+        let is_right = |count: &&i64| usize::try_from(**count).is_ok_and(|count| count <= most);
+        if let Some((at, demand)) = arriving.iter().enumerate().find(|(_, count)| !is_right(count)) {
+            let source = (at / each) as u32;
+            let (demand, room) = (*demand, most as u64);
+            let overflow =
+                CountOverflow { rank: source, limit: CountLimit::Entry, demand, room, peer: rank, part: demand };
+            return Err(Error::CountOverflow(overflow));
+        }
         let by_rank = |counts: &[i64]| counts.chunks(each).map(|counts| counts.iter().sum::<i64>() as usize).collect();
         let (sent_counts, received_counts): (Vec<usize>, Vec<usize>) = (by_rank(&of_experts), by_rank(&arriving));
         let mut rows = Vec::with_capacity(sent.len() * width);
@@ -299,7 +309,7 @@ impl Communicator {
         sent.iter().enumerate().for_each(|(row, &choice)| row_of[choice] = Some(row));
         let num_tokens = choices.checked_div(*top_k).unwrap_or(0);
         let mut result = Vec::with_capacity(num_tokens * hidden);
-        let mut sum = vec![0_f32; hidden];
+        let mut sum = vec![0_f32; if num_tokens > 0 { hidden } else { 0 }];
         for (rows, weights) in row_of.chunks(*top_k.max(&1)).zip(weights.chunks(*top_k.max(&1))) {
             sum.fill(0.0);
             for (row, weight) in rows.iter().zip(weights) {

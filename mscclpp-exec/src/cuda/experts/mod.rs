@@ -8,90 +8,26 @@
 //! choice of as many tokens as there may be, and no contents of an index table give it another place than one of these, unless the table
 //! changes between two kernels of a call, which the contract of [`DeviceRef`] excludes.
 
+mod kernels;
+mod lengths;
 mod params;
+mod travel;
 
 use mscclpp_base::dtype::DataType;
 use mscclpp_base::error::{Error, Refusal};
-use mscclpp_base::experts::{ExpertShape, MAX_ALIGNMENT, RowElement, RowLayout, SCALE_GROUP};
+use mscclpp_base::experts::{ExpertShape, RowElement, RowLayout, SCALE_GROUP};
+use mscclpp_cuda::device::Device;
 use mscclpp_cuda::device::stream::Stream;
-use mscclpp_cuda::device::{Device, Function};
-use mscclpp_cuda::jit::Source;
 use mscclpp_cuda::lend::{DeviceMut, DeviceRef, Lent};
 use mscclpp_cuda::vector::DeviceVec;
-use mscclpp_kernels::EXPERTS;
 
+use self::kernels::Kernels;
 use self::params::{CombineRows, CountChoices, MoveRows, PackRows, PlaceRows, PlanSends};
+pub use self::travel::{Payload, PayloadForm, RowsAtExperts, Travel};
+use self::travel::{TAIL, Wire};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
-
-/// Bytes at the end of a row that travels.
-const TAIL: u64 = 16;
-
-/// What travels of each token besides the expert.
-#[derive(Clone, Copy, Debug)]
-pub enum Payload<'a> {
-    /// Its row.
-    Rows(&'a Lent<'a>),
-    /// Its row, and scales, an `f32` for each group of its elements.
-    Scaled(&'a Lent<'a>, &'a Lent<'a>),
-    /// Its row, rounded to e4m3, and the scales.
-    Quantized(&'a Lent<'a>),
-}
-
-impl Payload<'_> {
-    /// Returns what the rows are when they travel.
-    pub fn form(&self) -> PayloadForm {
-        match self {
-            Self::Rows(_) => PayloadForm::Plain,
-            Self::Scaled(..) | Self::Quantized(_) => PayloadForm::Scaled,
-        }
-    }
-}
-
-/// What rows are when they travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PayloadForm {
-    /// Rows of the type that is combined.
-    Plain,
-    /// Rows of e4m3, with scales.
-    Scaled,
-}
-
-/// Lent memory for the rows of a rank's experts.
-pub struct RowsAtExperts<'a> {
-    /// Where rows are.
-    pub layout: RowLayout,
-    /// The rows.
-    pub rows: Lent<'a>,
-    /// Their scales, if they travel with some.
-    pub scales: Option<Lent<'a>>,
-    /// The number of rows of each expert; by rank those of each rank and expert.
-    pub counts: Lent<'a>,
-}
-
-/// The bytes of a row as it travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Wire {
-    row: u64,
-    scales: u64,
-}
-
-impl Wire {
-    fn scales_at(self) -> u64 {
-        self.row.next_multiple_of(16)
-    }
-
-    fn stride(self) -> u64 {
-        self.scales_at() + self.scales.next_multiple_of(16) + TAIL
-    }
-}
-
-/// The kernels for rows whose elements are combined.
-struct Typed {
-    quantize: Function,
-    combine: Function,
-}
 
 /// The kernels and the memory of a rank's calls of one shape.
 pub struct ExpertRows {
@@ -117,31 +53,6 @@ pub struct ExpertRows {
     /// The last dispatch: tokens, room for rows at the experts.
     tokens: usize,
     room: u64,
-}
-
-struct Kernels {
-    count: Function,
-    plan: Function,
-    pack: Function,
-    place: Function,
-    unpack: Function,
-    give_back: Function,
-    typed: Typed,
-}
-
-/// The memory of a launch with counts.
-#[derive(Debug)]
-pub struct Travel<'a> {
-    /// Rows that are sent.
-    pub input: Lent<'a>,
-    /// Room for those that are received.
-    pub output: Lent<'a>,
-    /// Rows for each rank.
-    pub sent: Lent<'a>,
-    /// Rows from each rank.
-    pub received: Lent<'a>,
-    /// Bytes of a row.
-    pub stride: u64,
 }
 
 impl ExpertRows {
@@ -241,42 +152,6 @@ impl ExpertRows {
         u32::try_from(rows).unwrap_or(most).clamp(1, most)
     }
 
-    /// Returns the number of tokens that a rank passes.
-    ///
-    /// # Errors
-    /// [`Error::Length`] for lists that do not match.
-    pub fn check_tokens(&self, payload: &Payload<'_>, choices: &Lent<'_>) -> Result<usize, Error> {
-        const CALL: &str = "dispatch";
-        let ExpertShape { hidden, top_k, .. } = self.shape;
-        self.wire(payload.form())?;
-        let (rows, scales, element) = match *payload {
-            Payload::Rows(rows) | Payload::Quantized(rows) => (rows, None, self.dtype.size()),
-            Payload::Scaled(rows, scales) => (rows, Some(scales), 1),
-        };
-        let found = rows.len::<u8>() / element;
-        if !found.is_multiple_of(hidden) {
-            return Err(self.length(CALL, "the list of tokens", format!("rows of {hidden} elements"), found));
-        }
-        let tokens = found / hidden;
-        let lists = [
-            ("the list of choices", choices.len::<i64>(), tokens * top_k),
-            (
-                "the list of scales",
-                scales.map_or(0, Lent::len::<f32>),
-                match scales {
-                    Some(_) => tokens * (hidden / SCALE_GROUP),
-                    None => 0,
-                },
-            ),
-        ];
-        for (what, found, expected) in lists {
-            if found != expected {
-                return Err(self.length(CALL, what, format!("{expected}, for {tokens} tokens"), found));
-            }
-        }
-        Ok(tokens)
-    }
-
     /// Enqueues the packing of the rows of tokens. More tokens than were declared are refused by the launch.
     ///
     /// # Errors
@@ -362,40 +237,6 @@ impl ExpertRows {
         let (input, sent, received) =
             (self.outgoing.lend(stream)?, self.sent.lend(stream)?, self.received.lend_mut(stream)?);
         Ok(Travel { input, output, sent, received, stride })
-    }
-
-    /// Returns the number of rows for which a result has room; for the rows that travel, without those that only fill up.
-    ///
-    /// # Errors
-    /// [`Error::Length`] unless the lists have the lengths that the layout demands.
-    pub fn room(&self, form: PayloadForm, results: &RowsAtExperts<'_>) -> Result<[u64; 2], Error> {
-        const CALL: &str = "dispatch";
-        let RowsAtExperts { layout, rows, scales, counts } = results;
-        let Wire { row, scales: scales_bytes } = self.wire(form)?;
-        let found = rows.len::<u8>() as u64 / row;
-        let experts = self.experts_per_rank();
-        if let Some(alignment) = layout.wrong_alignment() {
-            return Err(self.length(CALL, "the alignment of experts", format!("1 to {MAX_ALIGNMENT} rows"), alignment));
-        }
-        let (demand, lists, filled) = match *layout {
-            RowLayout::ByExpert { alignment } => (0, experts, experts.saturating_mul(alignment - 1) as u64),
-            RowLayout::ByRank => (0, self.shape.num_experts, 0),
-            // What is added to the enum is handled here.
-            _ => (self.shape.slots(self.ranks) as u64, experts, 0),
-        };
-        if found < demand || !(rows.len::<u8>() as u64).is_multiple_of(row) {
-            let expected = format!("rows of {row} bytes, at least {demand} of them");
-            return Err(self.length(CALL, "the list of rows in bytes", expected, rows.len::<u8>()));
-        }
-        if counts.len::<i64>() != lists {
-            return Err(self.length(CALL, "the list of counts", lists.to_string(), counts.len::<i64>()));
-        }
-        let expected = found * scales_bytes / 4;
-        let found_scales = scales.as_ref().map_or(0, Lent::len::<f32>);
-        if found_scales as u64 != expected {
-            return Err(self.length(CALL, "the list of scales of rows", expected.to_string(), found_scales));
-        }
-        Ok([found, found.saturating_sub(filled)])
     }
 
     /// Enqueues the moves of received rows to their places, and stores their numbers. The arguments are those of [`room`](Self::room).
@@ -539,64 +380,6 @@ impl ExpertRows {
         }
         // SAFETY: see the module. The memory is lent until this is enqueued.
         unsafe { self.kernels.typed.combine.launch(stream, self.blocks(self.tokens), THREADS, &combined) }
-    }
-
-    /// Checks the length of the rows of a combine.
-    ///
-    /// # Errors
-    /// [`Error::Length`].
-    pub fn check_results(&self, rows: &Lent<'_>) -> Result<(), Error> {
-        let row = (self.shape.hidden * self.dtype.size()) as u64;
-        if rows.len::<u8>() as u64 != self.room.saturating_mul(row) {
-            let expected = format!("{} bytes, {} rows as of the dispatch", self.room.saturating_mul(row), self.room);
-            return Err(self.length("combine", "the list of rows in bytes", expected, rows.len::<u8>()));
-        }
-        Ok(())
-    }
-
-    /// Checks the lengths of lists of a combine.
-    ///
-    /// # Errors
-    /// [`Error::Length`].
-    pub fn check_combine(&self, weights: &Lent<'_>, output: &Lent<'_>) -> Result<(), Error> {
-        const CALL: &str = "combine";
-        let ExpertShape { hidden, top_k, .. } = self.shape;
-        let lists = [
-            ("the list of weights", weights.len::<f32>(), self.tokens * top_k),
-            ("the list of results", output.len::<u8>() / self.dtype.size(), self.tokens * hidden),
-        ];
-        for (what, found, expected) in lists {
-            if found != expected {
-                let expected = format!("{expected}, for {} tokens of the dispatch", self.tokens);
-                return Err(self.length(CALL, what, expected, found));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Kernels {
-    /// Loads the kernels, which the first use on a machine compiles.
-    fn load(device: &Device, dtype: DataType) -> Result<Self, Error> {
-        let source = Source::new("experts.cu", EXPERTS);
-        let suffix = match dtype {
-            DataType::F32 | DataType::F16 | DataType::BF16 => dtype.name(),
-            found => return Err(Error::ElementType { expected: DataType::BF16, found }),
-        };
-        let module = device.module(&source)?;
-        let function = |name: &str| module.function(name);
-        Ok(Self {
-            count: function("mscclpp_count_choices")?,
-            plan: function("mscclpp_plan_sends")?,
-            pack: function("mscclpp_pack_rows")?,
-            place: function("mscclpp_place_rows")?,
-            unpack: function("mscclpp_unpack_rows")?,
-            give_back: function("mscclpp_return_rows")?,
-            typed: Typed {
-                quantize: function(&format!("mscclpp_quantize_rows_{suffix}"))?,
-                combine: function(&format!("mscclpp_combine_rows_{suffix}"))?,
-            },
-        })
     }
 }
 
