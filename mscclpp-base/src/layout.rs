@@ -24,7 +24,7 @@ use mscclpp_core::collective::{Collective, CollectiveKind};
 
 use crate::error::{Error, RowsError};
 use crate::message::{Message, alignment_unit, lcm};
-use crate::numeric::row_norm::{RowFunctions, VECTOR};
+use crate::numeric::row_norm::{VECTOR, has_rows};
 
 /// Properties of a plan that determine the layout.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +199,7 @@ fn check_rows(shape: &Shape, message: &Message) -> Result<u64, RowsError> {
     if !shape.collective.rows {
         return Ok(1);
     }
-    if RowFunctions::new(dtype).is_none() {
+    if !has_rows(dtype) {
         return Err(RowsError::Type { dtype });
     }
     if bytes == 0 || !bytes.is_multiple_of(VECTOR as u64) {

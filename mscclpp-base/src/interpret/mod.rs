@@ -16,6 +16,7 @@ mod fifo;
 mod launch;
 #[cfg(feature = "process")]
 mod nodes;
+mod norm;
 mod pairs;
 mod params;
 mod port;
@@ -39,9 +40,10 @@ pub use fifo::Trigger;
 pub use launch::{Launch, Progress, Worker};
 #[cfg(feature = "process")]
 pub use nodes::{check_nodes, links, sends};
+pub use norm::{ROW_SLICES, row_slice};
 pub use params::{Params, SLICES};
 pub use program::{Block, Opcode, Operand, ResolvedPlan, Space, Transfer};
 pub use remote::Remote;
 pub use resolve::resolve;
-pub use rows::{ROW_SLICES, RowCall, RowCalls, RowForm, RowLengths, RowNorm, row_slice};
+pub use rows::{RowCall, RowCalls, RowForm, RowLengths, RowNorm};
 pub use state::AgentState;

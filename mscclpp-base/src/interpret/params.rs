@@ -4,12 +4,12 @@ use mscclpp_core::check::may_wrap_scratch;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
+use super::norm::RowFunctions;
 use super::program::{Reductions, ResolvedPlan, SPACES, Space};
 use super::reduce::{Divider, Reducer, divider};
 use crate::error::{Error, RowsError};
 use crate::layout::{Layout, Shape, View};
 use crate::message::{Message, PacketType};
-use crate::numeric::row_norm::RowFunctions;
 
 /// A message bound to a plan. It holds no memory, so it serves any number of launches.
 pub struct Params {

@@ -1,20 +1,14 @@
-//! Row norms: the operands of a launch besides its inputs and outputs, and the operation.
+//! Row norms: the operands of a launch besides its inputs and outputs.
 //!
 //! The operands are memory of one rank, which no operation but its row norms accesses. The plan says which rows of the
 //! output a norm writes, each once; the rows of the operands have the same numbers.
 
 use std::fmt;
 
-use super::data::{BLOCK, load, store};
-use super::launch::{Launch, Progress, Window, Worker};
-use super::params::SLICES;
-use super::program::{Instr, ResolvedPlan, Space};
-use super::state::AgentState;
+use super::norm::ROW_SLICES;
 use crate::dtype::{E4m3, Element};
 use crate::error::{Error, RowsError};
-use crate::memory::{Loan, Span};
-use crate::numeric::row_norm::{PARTIALS, RowFunctions, VECTOR, inverse, row_scale, take_sum};
-use crate::numeric::zeroed;
+use crate::memory::Loan;
 
 /// The row norm of a launch on one rank: residual, gamma and what is written besides the output.
 ///
@@ -243,12 +237,12 @@ impl RowLengths {
 #[derive(Clone, Copy, Debug)]
 pub struct RowCall {
     /// What is added to the mean of the squares; `None` if rows are not normalized.
-    eps: Option<f32>,
-    bias: f32,
+    pub(super) eps: Option<f32>,
+    pub(super) bias: f32,
     /// Of quantized values, if rows have no scales of their own.
-    factor: f32,
+    pub(super) factor: f32,
     /// Whether the residual is where its sum is stored.
-    in_place: bool,
+    pub(super) in_place: bool,
 }
 
 /// The row norms of ranks of this process in a launch.
@@ -258,142 +252,4 @@ pub struct RowCalls<'a> {
     pub first: u32,
     /// One for each rank.
     pub calls: &'a [RowCall],
-}
-
-/// Number of slices that a rank lends for its row norms: residual, gamma, its output, quantized rows, scales.
-pub const ROW_SLICES: usize = 5;
-const RESIDUAL: usize = 0;
-const GAMMA: usize = 1;
-const RESIDUAL_OUT: usize = 2;
-const QUANTIZED: usize = 3;
-const SCALES: usize = 4;
-
-/// Returns the number of the first slice of a rank's operands, counted from the first rank that passes some.
-pub fn row_slice(program: &ResolvedPlan, rank: u32) -> usize {
-    // After the private slices of a process.
-    ((program.shape.ranks + 1) * SLICES) as usize + ROW_SLICES * rank as usize
-}
-
-impl<'a> Launch<'a> {
-    /// Adds the residual to the rows of one chunk, and normalizes them into another one.
-    pub(super) fn norm_rows(&self, worker: &mut Worker, instr: &Instr, rank: u32, state: &mut AgentState) -> Progress {
-        let (Some(src), Some(dst)) = (self.program.srcs(instr).first(), self.program.dsts(instr).first()) else {
-            return Progress::Next;
-        };
-        let (Some(rows), Some(functions)) = (self.rows, self.params.rows) else { return Progress::Next };
-        let Some(call) = rank.checked_sub(rows.first).and_then(|at| rows.calls.get(at as usize)) else {
-            return Progress::Next;
-        };
-        let first = row_slice(self.program, rank - rows.first);
-        let row = self.params.message.row_bytes();
-        // The rows of a rank's own part are those of its input, and later ones of its output.
-        let before = match dst.space {
-            Space::Output | Space::OwnOutput => {
-                self.params.layout.normalized_rows(self.program.shape.collective.kind, rank).1
-            }
-            _ => 0,
-        };
-        let Window { start, len } = self.window(instr, src.size, state);
-        while state.at.done < len {
-            let at = start + state.at.done;
-            let run = row.min(len - state.at.done);
-            let (to, _) = self.span(dst, at, run);
-            let place = self.params.area(dst.rank, dst.space).view;
-            let position = place.piece(u64::from(dst.index) * self.params.layout.stride + at, run).at;
-            if (to.len() as u64) < row {
-                // Padding, to the end.
-                state.at.done = len;
-                break;
-            }
-            let operands = [0, 1, 2, 3, 4].map(|operand| self.memory.slice(first + operand));
-            let norm = Norm { functions, call, operands, number: position.wrapping_sub(before) / row, row };
-            norm.run(worker, self.span(src, at, row).0, to, self.params.message.row);
-            state.at.done += run;
-            if worker.consume_fuel() {
-                return Progress::Yielded;
-            }
-        }
-        Progress::Next
-    }
-}
-
-/// The norm of one row.
-struct Norm<'l, 'a> {
-    functions: RowFunctions,
-    call: &'l RowCall,
-    operands: [Span<'a>; ROW_SLICES],
-    /// Number of the row in the operands, and its bytes.
-    number: u64,
-    row: u64,
-}
-
-impl<'a> Norm<'_, 'a> {
-    /// Returns a row of an operand whose elements have the message's type; `None` if the caller passes none.
-    fn row_of(&self, operand: usize) -> Option<Span<'a>> {
-        let all = self.operands[operand];
-        (all.len() > 0).then(|| all.range(self.number * self.row, self.row))
-    }
-
-    fn run(&self, worker: &mut Worker, from: Span<'_>, to: Span<'_>, hidden: u64) {
-        let Self { functions, call, row, .. } = *self;
-        let tile = &mut worker.block;
-        let mut other = zeroed();
-        let residual = self.row_of(if call.in_place { RESIDUAL_OUT } else { RESIDUAL });
-        let residual_out = self.row_of(RESIDUAL_OUT);
-        // Where the sums are until the row is normalized: they are stored once.
-        let sums = residual_out.filter(|_| call.eps.is_some()).unwrap_or(to);
-        let mut partials = [0.0; PARTIALS];
-        for at in (0..row).step_by(BLOCK as usize) {
-            let n = BLOCK.min(row - at);
-            load(tile, from, at, n);
-            if let Some(residual) = residual {
-                load(&mut other, residual, at, n);
-                (functions.add)(tile, &other);
-            }
-            store(tile, sums, at, n);
-            if let (None, Some(residual_out)) = (call.eps, residual_out) {
-                store(tile, residual_out, at, n);
-            }
-            if call.eps.is_some() {
-                (functions.add_squares)(&mut partials, tile, at as usize / VECTOR, n as usize / VECTOR);
-            }
-        }
-        let quantized = self.operands[QUANTIZED];
-        let quantized = (quantized.len() > 0).then(|| quantized.range(self.number * hidden, hidden));
-        let has_scales = self.operands[SCALES].len() > 0;
-        let size = row / hidden;
-        let mut largest = 0.0;
-        if let Some(eps) = call.eps {
-            let inverse = inverse(take_sum(&mut partials), hidden, eps);
-            let gamma = self.operands[GAMMA];
-            for at in (0..row).step_by(BLOCK as usize) {
-                let n = BLOCK.min(row - at);
-                load(tile, sums, at, n);
-                let gamma = (gamma.len() > 0).then(|| {
-                    load(&mut other, gamma, at, n);
-                    &other
-                });
-                (functions.normalize)(tile, gamma, call.bias, inverse);
-                store(tile, to, at, n);
-            }
-        }
-        let Some(quantized) = quantized else { return };
-        let mut factor = call.factor;
-        if has_scales {
-            for at in (0..row).step_by(BLOCK as usize) {
-                let n = BLOCK.min(row - at);
-                load(tile, to, at, n);
-                largest = (functions.largest)(tile, (n / size) as usize, largest);
-            }
-            let scale = row_scale(largest);
-            self.operands[SCALES].range(4 * self.number, 4).write(&scale.to_le_bytes());
-            factor = 1.0 / scale;
-        }
-        for at in (0..row).step_by(BLOCK as usize) {
-            let n = BLOCK.min(row - at);
-            load(tile, to, at, n);
-            (functions.quantize)(tile, (n / size) as usize, factor, &mut other);
-            store(&other, quantized, at / size, n / size);
-        }
-    }
 }

@@ -229,7 +229,7 @@ fn no_hint(_: *const u8) {}
 loops!(by_sources, two, any, load, unit::store_line, unit::store_line, no_fence, no_hint, no_hint);
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
-mod x86 {
+pub(super) mod x86 {
     use std::arch::asm;
     use std::arch::x86_64::{__m256i, __m512i};
     use std::mem::transmute;
@@ -267,7 +267,7 @@ mod x86 {
     /// As [`unit::load_line`].
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn load_512(at: *const u8) -> Line {
+    pub(in crate::memory) unsafe fn load_512(at: *const u8) -> Line {
         let line: __m512i;
         // SAFETY: reads 64 bytes that are valid for reads, as eight relaxed atomic loads would.
         unsafe {
@@ -282,7 +282,7 @@ mod x86 {
     /// As [`unit::store_line`].
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn store_512(at: *mut u8, line: Line) {
+    pub(in crate::memory) unsafe fn store_512(at: *mut u8, line: Line) {
         // SAFETY: writes 64 bytes that are valid for writes, as eight relaxed atomic stores would; counts as writing
         // any memory, so it moves across no atomic operation.
         unsafe {
@@ -311,7 +311,7 @@ mod x86 {
     /// As [`unit::load_line`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn load_256(at: *const u8) -> Line {
+    pub(in crate::memory) unsafe fn load_256(at: *const u8) -> Line {
         let (low, high): (__m256i, __m256i);
         // SAFETY: as in `load_512`.
         unsafe {
@@ -329,7 +329,7 @@ mod x86 {
     /// As [`unit::store_line`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn store_256(at: *mut u8, line: Line) {
+    pub(in crate::memory) unsafe fn store_256(at: *mut u8, line: Line) {
         // SAFETY: as in `store_512`.
         unsafe {
             let [low, high]: [__m256i; 2] = transmute(line);
@@ -366,7 +366,7 @@ mod x86 {
 
     /// Prefetches a line for writing, if it exists.
     #[inline(always)]
-    fn will_write(at: *const u8) {
+    pub(in crate::memory) fn will_write(at: *const u8) {
         // SAFETY: as in `will_read`; processors without the instruction do nothing.
         unsafe { asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
     }

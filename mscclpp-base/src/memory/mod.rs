@@ -21,11 +21,13 @@
 
 mod fused;
 mod limit;
+mod rows;
 mod span;
 mod table;
 mod unit;
 
 pub use fused::{copy_lines, fuse};
 pub use limit::{check_available, no_memory, out_of_memory};
+pub use rows::{ProductOperands, SumOperands, add_rows, scale_rows};
 pub use span::{Lines, Span};
 pub use table::{Lent, LentSlices, Loan, Table};

@@ -13,11 +13,10 @@
 //!
 //! Nothing depends on the number of rows, on threads, or on where in a message a row is.
 
-use bytemuck::Pod;
 use half::{bf16, f16};
 
 use super::small::{narrow_bf16, widen_bf16};
-use super::{LINE, LINES, Line, Tile, Via, zeroed};
+use super::{LINE, Line, Via};
 use crate::dtype::{DataType, E4m3};
 
 /// Number of partial sums of squares.
@@ -26,65 +25,55 @@ pub const PARTIALS: usize = 256;
 /// Bytes of the vectors that partial sums take.
 pub const VECTOR: usize = 16;
 
-/// Vectors of a tile. Tiles begin at multiples of it, and it divides the number of partial sums.
-const TILE_VECTORS: usize = LINE * LINES / VECTOR;
+/// Lines whose squares are added at once, and their vectors.
+pub const GROUP: usize = 4;
+const GROUP_VECTORS: usize = GROUP * LINE / VECTOR;
 
-/// Elements of a tile of the narrowest type.
-const MAX_ELEMENTS: usize = LINE * LINES / 2;
+/// Elements of a line of the narrowest type.
+const MAX_ELEMENTS: usize = LINE / 2;
 
 /// The smallest scale of a row.
 pub const MIN_SCALE: f32 = 1.0 / (512.0 * 448.0);
 
-/// The steps of a row norm on tiles, for a type.
-#[derive(Clone, Copy)]
-pub struct RowFunctions {
-    /// Adds the second tile to the first.
-    pub add: fn(&mut Tile, &Tile),
-    /// Adds the squares of vectors of a tile to partial sums, of which the first vector has a number in the row.
-    pub add_squares: fn(&mut [f32; PARTIALS], &Tile, usize, usize),
-    /// Multiplies a tile by the inverse, and by the sum of the bias and gamma.
-    pub normalize: fn(&mut Tile, Option<&Tile>, f32, f32),
-    /// Returns the largest magnitude of the first elements of a tile, and of a number.
-    pub largest: fn(&Tile, usize, f32) -> f32,
-    /// Quantizes the first elements of a tile, multiplied by a factor.
-    pub quantize: fn(&Tile, usize, f32, &mut Tile),
+/// Returns whether rows of a type are normalized.
+pub const fn has_rows(dtype: DataType) -> bool {
+    matches!(dtype, DataType::F32 | DataType::F16 | DataType::BF16)
 }
 
-impl RowFunctions {
-    /// Returns the functions for a type; `None` for types of which no rows are normalized.
-    pub fn new(dtype: DataType) -> Option<Self> {
-        match dtype {
-            DataType::F32 => Some(Self::of::<f32>()),
-            DataType::F16 => Some(Self::of::<f16>()),
-            DataType::BF16 => Some(Self::of::<bf16>()),
-            _ => None,
+/// Partial sums of the squares of a row.
+#[derive(Debug)]
+pub struct Partials([[f32; GROUP_VECTORS]; PARTIALS / GROUP_VECTORS]);
+
+impl Partials {
+    pub const ZERO: Self = Self([[0.0; GROUP_VECTORS]; PARTIALS / GROUP_VECTORS]);
+
+    /// Adds the squares of a group of lines, which has a number in the row. Lines past the end of the row are zero.
+    #[inline(always)]
+    pub fn add_squares<T: RowElement>(&mut self, group: usize, lines: &[Line; GROUP]) {
+        let vector = VECTOR / size_of::<T>();
+        let mut squares = [0.0; GROUP * MAX_ELEMENTS];
+        let squares = &mut squares[..GROUP_VECTORS * vector];
+        T::widen(bytemuck::cast_slice::<Line, T>(lines), squares);
+        squares.iter_mut().for_each(|value| *value *= *value);
+        let partials = &mut self.0[group % (PARTIALS / GROUP_VECTORS)];
+        for (partial, squares) in partials.iter_mut().zip(squares.chunks_exact(vector)) {
+            squares.iter().for_each(|square| *partial += square);
         }
     }
 
-    fn of<T: Map>() -> Self {
-        Self {
-            add: add::<T>,
-            add_squares: add_squares::<T>,
-            normalize: normalize::<T>,
-            largest: largest::<T>,
-            quantize: quantize::<T>,
+    /// Returns the sum.
+    pub fn sum(self) -> f32 {
+        let mut partials = self.0.as_flattened().to_vec();
+        let mut half = PARTIALS / 2;
+        while half > 0 {
+            let (first, second) = partials.split_at_mut(half);
+            for (one, &other) in first.iter_mut().zip(&*second) {
+                *one += other;
+            }
+            half /= 2;
         }
+        partials[0]
     }
-}
-
-/// Returns the sum of partial sums, and sets them to zero.
-pub fn take_sum(partials: &mut [f32; PARTIALS]) -> f32 {
-    let mut half = PARTIALS / 2;
-    while half > 0 {
-        let (first, second) = partials.split_at_mut(half);
-        for (one, &other) in first.iter_mut().zip(&*second) {
-            *one += other;
-        }
-        half /= 2;
-    }
-    let sum = partials[0];
-    partials.fill(0.0);
-    sum
 }
 
 /// Returns the factor of a row of `hidden` elements, of which the squares add up to `sum`.
@@ -108,21 +97,21 @@ impl Via<f32> for f32 {
     }
 }
 
-/// Types whose elements are mapped in f32. Where elements are converted one by one, loops over them are vectorized without memory between
-/// the conversions.
-trait Map: Via<f32> {
-    /// Replaces each element by what `f` returns for it and for that of the other slice.
+/// Types of rows, whose elements are mapped in f32. Where elements are converted one by one, loops over them are vectorized
+/// without memory between the conversions.
+pub trait RowElement: Via<f32> {
+    /// Replaces each element by what `f` returns for it and for that of the other slice, which are those of a group of lines.
     fn map(elements: &mut [Self], others: &[Self], f: impl Fn(f32, f32) -> f32);
 }
 
-impl Map for f32 {
+impl RowElement for f32 {
     #[inline(always)]
     fn map(elements: &mut [Self], others: &[Self], f: impl Fn(f32, f32) -> f32) {
         elements.iter_mut().zip(others).for_each(|(element, other)| *element = f(*element, *other));
     }
 }
 
-impl Map for bf16 {
+impl RowElement for bf16 {
     #[inline(always)]
     fn map(elements: &mut [Self], others: &[Self], f: impl Fn(f32, f32) -> f32) {
         for (element, other) in elements.iter_mut().zip(others) {
@@ -131,75 +120,58 @@ impl Map for bf16 {
     }
 }
 
-impl Map for f16 {
+impl RowElement for f16 {
     #[inline(always)]
     fn map(elements: &mut [Self], others: &[Self], f: impl Fn(f32, f32) -> f32) {
-        let (mut wide, mut factors) = ([0.0; MAX_ELEMENTS], [0.0; MAX_ELEMENTS]);
-        let (wide, factors) = (&mut wide[..elements.len()], &mut factors[..others.len()]);
-        Self::widen(elements, wide);
-        Self::widen(others, factors);
-        f32::map(wide, factors, f);
-        Self::narrow(wide, elements);
+        let (mut wide, mut factors) = ([0.0; GROUP * MAX_ELEMENTS], [0.0; GROUP * MAX_ELEMENTS]);
+        Self::widen(elements, &mut wide);
+        Self::widen(others, &mut factors);
+        f32::map(&mut wide, &factors, f);
+        Self::narrow(&wide, elements);
     }
 }
 
-type Wide = [f32; MAX_ELEMENTS];
-
-/// Returns the elements of a tile, in the first places.
+/// Adds the elements of other lines.
 #[inline(always)]
-fn widen<'w, T: Via<f32>>(tile: &Tile, wide: &'w mut Wide) -> &'w mut [f32] {
-    let elements: &[T] = elements(tile);
-    let wide = &mut wide[..elements.len()];
-    T::widen(elements, wide);
-    wide
+pub fn add_lines<T: RowElement>(lines: &mut [Line; GROUP], others: &[Line; GROUP]) {
+    map::<T>(lines, others, |value, other| value + other);
 }
 
+/// Multiplies lines by the inverse, and by the sum of the bias and gamma.
 #[inline(always)]
-fn elements<T: Pod>(tile: &Tile) -> &[T] {
-    bytemuck::cast_slice::<Line, T>(tile)
-}
-
-#[inline(always)]
-fn elements_mut<T: Pod>(tile: &mut Tile) -> &mut [T] {
-    bytemuck::cast_slice_mut::<Line, T>(tile)
-}
-
-fn add<T: Map>(tile: &mut Tile, other: &Tile) {
-    T::map(elements_mut(tile), elements(other), |value, other| value + other);
-}
-
-fn add_squares<T: Via<f32>>(partials: &mut [f32; PARTIALS], tile: &Tile, first: usize, vectors: usize) {
-    let first = first / TILE_VECTORS * TILE_VECTORS % PARTIALS;
-    let partials = &mut partials[first..first + TILE_VECTORS];
-    let vector = VECTOR / size_of::<T>();
-    for (partial, values) in partials.iter_mut().zip(elements(tile).chunks_exact(vector)).take(vectors) {
-        let mut squares = [0.0; VECTOR / 2];
-        T::widen(values, &mut squares[..vector]);
-        // The products of a vector are computed at once, and added one after the other.
-        squares.iter_mut().for_each(|value| *value *= *value);
-        squares[..vector].iter().for_each(|square| *partial += square);
-    }
-}
-
-fn normalize<T: Map>(tile: &mut Tile, gamma: Option<&Tile>, bias: f32, inverse: f32) {
+pub fn scale_lines<T: RowElement>(lines: &mut [Line; GROUP], gamma: Option<&[Line; GROUP]>, bias: f32, inverse: f32) {
     match gamma {
-        None => T::map(elements_mut(tile), elements(&zeroed::<LINES>()), |value, _| value * inverse),
-        Some(gamma) => {
-            T::map(elements_mut(tile), elements(gamma), |value, gamma| (value * inverse) * (bias + gamma));
-        }
+        None => map::<T>(lines, &[Line::ZERO; GROUP], |value, _| value * inverse),
+        Some(gamma) => map::<T>(lines, gamma, |value, gamma| (value * inverse) * (bias + gamma)),
     }
 }
 
-fn largest<T: Via<f32>>(tile: &Tile, count: usize, largest: f32) -> f32 {
-    let mut wide = [0.0; MAX_ELEMENTS];
-    let wide = widen::<T>(tile, &mut wide);
-    wide.iter().take(count).fold(largest, |largest, value| largest.max(value.abs()))
+/// Maps the elements of a group: loops over those of a line are unrolled before they are vectorized.
+#[inline(always)]
+fn map<T: RowElement>(lines: &mut [Line; GROUP], others: &[Line; GROUP], f: impl Fn(f32, f32) -> f32) {
+    T::map(bytemuck::cast_slice_mut::<Line, T>(lines), bytemuck::cast_slice::<Line, T>(others), f);
 }
 
-fn quantize<T: Via<f32>>(tile: &Tile, count: usize, factor: f32, to: &mut Tile) {
+/// Returns the largest magnitude of the first elements of lines, and of a number.
+pub fn largest<T: RowElement>(lines: &[Line], count: usize, largest: f32) -> f32 {
+    let values = bytemuck::cast_slice::<Line, T>(lines);
     let mut wide = [0.0; MAX_ELEMENTS];
-    let wide = widen::<T>(tile, &mut wide);
-    for (to, &value) in elements_mut::<E4m3>(to).iter_mut().zip(&*wide).take(count) {
-        *to = E4m3::from_f32(value * factor);
+    values[..count].chunks(LINE / size_of::<T>()).fold(largest, |largest, values| {
+        let wide = &mut wide[..values.len()];
+        T::widen(values, wide);
+        wide.iter().fold(largest, |largest, value| largest.max(value.abs()))
+    })
+}
+
+/// Quantizes the first elements of lines, multiplied by a factor.
+pub fn quantize<T: RowElement>(lines: &[Line], count: usize, factor: f32, to: &mut [Line]) {
+    let values = bytemuck::cast_slice::<Line, T>(lines);
+    let each = LINE / size_of::<T>();
+    let mut wide = [0.0; MAX_ELEMENTS];
+    let to = bytemuck::cast_slice_mut::<Line, E4m3>(to);
+    for (to, values) in to.chunks_mut(each).zip(values[..count].chunks(each)) {
+        let wide = &mut wide[..values.len()];
+        T::widen(values, wide);
+        to.iter_mut().zip(&*wide).for_each(|(to, value)| *to = E4m3::from_f32(value * factor));
     }
 }

@@ -8,7 +8,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use mscclpp_algorithms::{self as algorithms, BuiltinAlgorithm};
-use mscclpp_base::dtype::Element;
+use mscclpp_base::dtype::{DataType, Element};
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::RowNorm;
 use mscclpp_base::message::Message;
@@ -33,8 +33,12 @@ const MAX_HIDDEN: u32 = i32::MAX as u32 / ACCUMULATORS - 1;
 /// Plans that normalize rows, by elements of a row, accumulator and request.
 pub(super) type NormPlans = Cache<(Box<PreparedPlan>, Arc<CallCounters>)>;
 
-/// Maximum bytes of a message that every rank sends whole, and of that times the number of ranks.
+/// Maximum bytes of a message that every rank of devices sends whole, and of that times the number of ranks.
 const ONE_SHOT_BYTES: (u64, u64) = (64 << 10, 128 << 10);
+
+/// Maximum bytes that a rank on the CPU reads from its peers, which save it two handshakes: of a type whose elements are added in
+/// vector registers, and of narrower ones, which each rank would convert anew.
+const PULL_BYTES: (u64, u64) = (1 << 20, 64 << 10);
 
 /// Maximum bytes of an output that is gathered as packets.
 const GATHER_PACKET_BYTES: u64 = 64 << 10;
@@ -154,23 +158,21 @@ impl Communicator {
         self.record(&mut calls, Some(request), |calls| {
             #[cfg(feature = "cuda")]
             calls.devices.post_of_host(Some(&request), place)?;
-            let prepare = || {
-                self.registry()?;
-                no_plan_between_nodes(self, &request)?;
-                // A rank executes its thread blocks one after the other.
-                let Choice { algorithm, plan } = choose(&request, 1, 1).map_err(|message| Error::NoPlan {
-                    rank: self.rank(),
-                    request: self.describe(&request),
-                    message,
-                })?;
-                let algorithm = algorithm.map_or("local", BuiltinAlgorithm::name);
-                let dtype = self.element_type(T::TYPE);
-                let name = format!("{call} of {count} {dtype} in rows of {hidden}, {form}");
-                let message =
-                    Message { row: hidden as u64, packet: self.packet, accumulate, ..Message::of::<T>(count) };
-                let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
-                Ok::<_, Error>((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
-            };
+            let prepare =
+                || {
+                    self.registry()?;
+                    no_plan_between_nodes(self, &request)?;
+                    let Choice { algorithm, plan } = choose(&request, Target::Cpu).map_err(|message| {
+                        Error::NoPlan { rank: self.rank(), request: self.describe(&request), message }
+                    })?;
+                    let algorithm = algorithm.map_or("local", BuiltinAlgorithm::name);
+                    let dtype = self.element_type(T::TYPE);
+                    let name = format!("{call} of {count} {dtype} in rows of {hidden}, {form}");
+                    let message =
+                        Message { row: hidden as u64, packet: self.packet, accumulate, ..Message::of::<T>(count) };
+                    let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
+                    Ok::<_, Error>((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
+                };
             // Ranks whose forms differ prepare plans of other names, which is an error on all ranks.
             let variant = u64::from(variant(row, accumulate)) | u64::from(form.number()) << 32;
             let (plan, counters) = calls.norms.get(&(variant, request), prepare, drop)?;
@@ -268,27 +270,49 @@ pub(super) struct Choice {
     pub(super) plan: Plan,
 }
 
-/// Returns the plan for a request, or why there is none. `group`: thread blocks that divide the rows of a short message; `blocks`: those of
-/// other algorithms.
-pub(super) fn choose(request: &Request, group: usize, blocks: u32) -> Result<Choice, String> {
+/// What executes a plan.
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    Cpu,
+    /// `group`: thread blocks that divide the rows of a short message; `blocks`: those of other algorithms.
+    #[cfg(feature = "cuda")]
+    Device {
+        group: usize,
+        blocks: u32,
+    },
+}
+
+/// Returns the plan for a request, or why there is none.
+pub(super) fn choose(request: &Request, target: Target) -> Result<Choice, String> {
     let ranks = request.num_ranks;
     if ranks == 1 {
         return Ok(Choice { algorithm: None, plan: local_plan(request).map_err(|error| error.to_string())? });
     }
-    let is_short =
-        request.bytes <= ONE_SHOT_BYTES.0 && request.bytes.saturating_mul(u64::from(ranks)) <= ONE_SHOT_BYTES.1;
+    // A rank on the CPU executes its thread blocks one after the other.
+    let (group, blocks, one_shot) = match target {
+        Target::Cpu => (1, 1, false),
+        #[cfg(feature = "cuda")]
+        Target::Device { group, blocks } => {
+            let all = request.bytes.saturating_mul(u64::from(ranks));
+            (group, blocks, request.bytes <= ONE_SHOT_BYTES.0 && all <= ONE_SHOT_BYTES.1)
+        }
+    };
+    let read = request.bytes.saturating_mul(u64::from(ranks) - 1);
+    let pulled = if request.dtype == DataType::F32 { PULL_BYTES.0 } else { PULL_BYTES.1 };
+    let pulls = matches!(target, Target::Cpu) && !request.in_place && read <= pulled;
     let group = [group];
     let (name, arguments): (_, &[usize]) = match request.collective {
         CollectiveKind::ReduceScatter => ("reducescatter_norm", &[]),
         CollectiveKind::AllGather if request.bytes <= GATHER_PACKET_BYTES => ("allgather_norm_packets", &group),
         CollectiveKind::AllGather => ("allgather_norm", &[]),
-        _ if is_short => ("allreduce_norm_one_shot", &group),
+        _ if one_shot => ("allreduce_norm_one_shot", &group),
+        _ if pulls => ("allreduce_norm_pull", &[]),
         _ => ("allreduce_norm_two_shot", &[]),
     };
     let algorithm = algorithms::find(name).ok_or("no algorithm")?;
     let mut spec = algorithm.spec(ranks, ranks);
     spec.collective.in_place = request.in_place;
-    if arguments.is_empty() {
+    if arguments.is_empty() && !pulls {
         spec.collective.chunk_factor = blocks;
     }
     let plan = algorithm.plan(spec, arguments).map_err(|error| error.to_string())?;
