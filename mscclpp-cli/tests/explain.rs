@@ -3,6 +3,15 @@
 use crate::common::mscclpp;
 
 #[test]
+fn explain_shows_what_is_evaluated() {
+    let page = mscclpp(["explain", "--subset"]).succeeds().stdout;
+    for text in ["| `in_place` |", "checked_next_power_of_two", "lossy-cast", "`BTreeSet`"] {
+        assert!(page.contains(text), "{text}");
+    }
+    mscclpp(["explain", "--subset", "M0004"]).ends_with(2);
+}
+
+#[test]
 fn explain_lists_all_and_explains_each() {
     let list = mscclpp(["explain"]).succeeds();
     let json = mscclpp(["explain", "--json"]).succeeds().json();

@@ -1,4 +1,4 @@
-//! The arguments of `#[collective]`. [`ARGUMENTS`] lists all of them: it decides what is accepted, and `docs/subset.md`
+//! The arguments of `#[collective]`. [`ARGUMENTS`] lists all of them: it decides what is accepted, and the page
 //! is generated from it.
 
 mod suggest;
@@ -100,7 +100,7 @@ macro_rules! flag {
 const U32: std::ops::RangeInclusive<i128> = 0..=u32::MAX as i128;
 const FROM_ONE: std::ops::RangeInclusive<i128> = 1..=u32::MAX as i128;
 
-/// All arguments after the kind, in the order of `docs/subset.md`.
+/// All arguments after the kind, in the order of the page.
 pub(crate) const ARGUMENTS: &[Argument] = arguments! {
     "ranks" "ranks = 8, ranks = [2, 4, 8] or ranks = 2..=8" "The numbers of ranks that plans are built for. Required." => |attribute, reader, given| {
         attribute.ranks_tok = given.tok;

@@ -1,4 +1,4 @@
-//! Generates `docs/subset.md`, which lists what is evaluated.
+//! The page that lists what is evaluated, which `mscclpp explain --subset` and the book show.
 
 use std::fmt::Write;
 
@@ -171,7 +171,7 @@ const CONSTRUCTS: &[Construct] = &[
     refused("endless loops", "loop {}", "too-many-steps", "`max_steps` raises the limit"),
 ];
 
-/// Returns the text of `docs/subset.md`.
+/// Returns the page that lists what is evaluated, in Markdown.
 pub fn page() -> String {
     let mut page = String::from(HEAD);
     attribute(&mut page);
@@ -183,8 +183,6 @@ pub fn page() -> String {
 
 const HEAD: &str = "\
 # What `#[collective]` evaluates
-
-<!-- Generated from mscclpp-eval/src/subset.rs by `MSCCLPP_BLESS=1 cargo test -p mscclpp-eval --test integration subset_page`. -->
 
 A function under `#[collective]` runs while the crate compiles: the macro evaluates its body and calls the authoring API as
 the function itself would. Everything on this page is evaluated with Rust's semantics. Everything else is rejected with an

@@ -8,4 +8,3 @@ mod hostile;
 mod ordinary;
 mod random;
 mod semantics;
-mod subset_page;

@@ -1,6 +1,6 @@
 //! `#[collective]` and `#[collectives]`: collectives that are built and checked while the crate compiles.
 //!
-//! The evaluator is `mscclpp-eval`; this crate only passes it the tokens. `docs/subset.md` lists the arguments of the
+//! The evaluator is `mscclpp-eval`; this crate only passes it the tokens. `mscclpp explain --subset` lists the arguments of the
 //! attribute and the subset of Rust that is evaluated.
 #![forbid(unsafe_code)]
 

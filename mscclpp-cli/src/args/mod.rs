@@ -126,11 +126,15 @@ pub(crate) enum Command {
 Examples:
   mscclpp explain                     all diagnostics, one line each
   mscclpp explain M0004               by number
-  mscclpp explain chunk-out-of-range  by name")]
+  mscclpp explain chunk-out-of-range  by name
+  mscclpp explain --subset            arguments and Rust that `#[collective]` evaluates")]
 pub(crate) struct ExplainArgs {
     /// Number (`M0004`) or name (`chunk-out-of-range`) of a diagnostic; without it, all are listed
     #[arg(value_name = "CODE")]
     pub(crate) code: Option<String>,
+    /// Print what `#[collective]` evaluates: its arguments, and the subset of Rust, as Markdown
+    #[arg(long, conflicts_with_all = ["code", "json"])]
+    pub(crate) subset: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

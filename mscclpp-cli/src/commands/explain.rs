@@ -10,12 +10,13 @@ use crate::error::{Error, Result, similar};
 use crate::exit;
 use crate::output::{print, print_json};
 
-/// Explains one code, or lists all of them by area.
+/// Explains one code, lists all of them by area, or prints what `#[collective]` evaluates.
 ///
 /// # Errors
 /// [`Error::UnknownCode`] with the codes similar to the requested one; failures of standard output.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     match (&args.code, args.json) {
+        _ if args.subset => print(mscclpp_eval::subset_page())?,
         (None, false) => print(list())?,
         (None, true) => print_json(&Value::from_iter(Code::all().map(|(_, entry)| value(entry))))?,
         (Some(name), as_json) => {

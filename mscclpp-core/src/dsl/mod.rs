@@ -1,7 +1,7 @@
 //! The authoring API: thin typed handles over one untyped recorder.
 //!
 //! Handles are `Copy` and borrow their [`Program`]. Every function is declared once, with `dsl!`: the typed method, the
-//! binding that the compile-time evaluator calls, its arity check and its row in `docs/subset.md` are generated from
+//! binding that the compile-time evaluator calls, its arity check and its row in the page of what is evaluated are generated from
 //! that declaration, so they always agree. No call panics on invalid input: it records a diagnostic instead of an
 //! operation, and returns an inert handle that later calls ignore, so that one build reports many errors.
 

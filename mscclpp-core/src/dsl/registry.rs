@@ -1,5 +1,5 @@
 //! Registry of the functions of the authoring API by name, and the untyped values of their arguments: for the evaluator of
-//! the macros and for `docs/subset.md`. Not part of the public API.
+//! the macros and for the page of what is evaluated. Not part of the public API.
 
 pub use super::args::Kind;
 use super::buffer::{AnyBuffer, Buffer, Chunk};

@@ -256,7 +256,7 @@ impl HirBuilder<'_> {
             return;
         }
         if is_of_std(name) && !matches!(what, Outside::Type) {
-            let help = format!("docs/subset.md lists the functions that are; {AT_RUN_TIME}");
+            let help = format!("`mscclpp explain --subset` lists the functions that are; {AT_RUN_TIME}");
             self.refuse(tok, format!("`{name}` is not evaluated at compile time"), help);
             return;
         }

@@ -1,4 +1,4 @@
-//! The syntax tree that is evaluated: the subset of Rust of `docs/subset.md`, names resolved to numbers.
+//! The syntax tree that is evaluated: the subset of Rust that the module `subset` lists, names resolved to numbers.
 //!
 //! References are not part of it: `&x` is `x` (without interior mutability, shared borrows are equivalent to copies),
 //! `&mut x` is a place. rustc checks the borrows, because it compiles the same tokens. The tree holds no spans, so it

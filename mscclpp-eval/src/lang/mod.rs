@@ -1,5 +1,5 @@
 //! The part of the language and its standard library in the subset: one table per type. The tables decide what is
-//! accepted, type it and run it, and `docs/subset.md` is generated from them.
+//! accepted, type it and run it, and the page of what is evaluated is generated from them.
 
 pub(crate) mod dsl;
 mod fold;
@@ -136,7 +136,7 @@ macro_rules! methods {
 }
 use methods;
 
-/// All tables, in the order of `docs/subset.md`.
+/// All tables, in the order of the page.
 pub(crate) const TABLES: &[&Table] = &[
     &int::INT,
     &int::BOOL,
