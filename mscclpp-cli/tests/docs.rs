@@ -3,7 +3,6 @@
 //! `MSCCLPP_BLESS=1 cargo test --release -p mscclpp-cli --test integration docs::` writes the page anew. Times and bandwidths may
 //! differ, and how much memory there is.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -117,21 +116,15 @@ fn the_page_shows_what_the_commands_print() {
 #[test]
 fn the_page_names_every_command_and_exit_code() {
     let text = fs::read_to_string(page()).unwrap();
-    let rows: Vec<Vec<&str>> = text
-        .lines()
-        .skip_while(|line| !line.starts_with("| command | purpose"))
-        .skip(2)
-        .take_while(|line| line.starts_with('|'))
-        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
-        .collect();
-    let named: BTreeSet<_> = rows.iter().map(|row| row[0].trim_matches('`').to_owned()).collect();
-    assert_eq!(named, commands().into_iter().collect());
-    for row in rows {
-        let command = row[0].trim_matches('`');
-        assert!(row[1].contains(&format!("`mscclpp {command}")), "no example of {command}");
+    let examples: Vec<&str> = text.split('`').filter(|span| span.starts_with("mscclpp ")).collect();
+    for command in commands() {
+        let name = format!("mscclpp {command}");
+        let of_it = |words: &&&str| words.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        let mut examples = examples.iter().filter(of_it).peekable();
+        assert!(examples.peek().is_some(), "no example of {command}");
         let help = crate::common::mscclpp(command.split(' ').chain(["--help"])).succeeds().stdout;
-        let options = row.iter().flat_map(|cell| cell.split([' ', '`', ','])).filter(|word| word.starts_with("--"));
-        for option in options.filter(|option| *option != "--") {
+        let options = examples.flat_map(|words| words.split(" -- ").next()).flat_map(str::split_whitespace);
+        for option in options.filter(|word| word.starts_with('-')) {
             assert!(help.contains(option), "`mscclpp {command}` has no option {option}");
         }
     }

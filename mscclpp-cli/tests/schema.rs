@@ -359,3 +359,13 @@ fn reader_and_schema_refuse_the_same_changes_of_plans() {
     }
     assert!(changes > 1000 && refused > 500, "{changes} changes, {refused} refused");
 }
+
+#[test]
+fn operations_are_listed_with_operands_and_keys() {
+    let table = mscclpp(["plan", "schema", "--operations"]).succeeds().stdout;
+    let row = |name: &str| table.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap_or_default();
+    assert_eq!(table.lines().count(), 2 + mscclpp_core::plan::raw::OpKind::ALL.len());
+    assert!(row("respkt").ends_with("| 1 local, k own packets | 1 local, k remote packets | |"), "{}", row("respkt"));
+    assert!(row("putv").ends_with("| 1 local | 1 remote | `count`, `channel_ids` on ports |"), "{}", row("putv"));
+    assert!(row("pwsf").contains("Port put followed by a signal and a flush."), "{}", row("pwsf"));
+}

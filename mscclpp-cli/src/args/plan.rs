@@ -212,7 +212,12 @@ pub(crate) struct DiffArgs {
 #[command(after_help = "\
 Examples:
   mscclpp plan schema > plan.schema.json
+  mscclpp plan schema --operations        each operation, what it reads and writes
 
 The schema is of draft 2020-12. It accepts every file that the other commands can read; whether a plan is correct is for
 `mscclpp check`.")]
-pub(crate) struct SchemaArgs {}
+pub(crate) struct SchemaArgs {
+    /// Print the operations of plans instead, with what each reads, writes and needs, as Markdown
+    #[arg(long)]
+    pub(crate) operations: bool,
+}

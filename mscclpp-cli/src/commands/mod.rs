@@ -33,7 +33,7 @@ mod tune;
 
 use std::process::ExitCode;
 
-use crate::args::{Cli, Command, PlanCommand, SchemaArgs};
+use crate::args::{Cli, Command, PlanCommand};
 use crate::error::Result;
 
 /// Runs a command and returns its exit code.
@@ -48,7 +48,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
             PlanCommand::Graph(args) => plan_graph::graph(&args),
             PlanCommand::Export(args) => plan_export::export(&args),
             PlanCommand::Diff(args) => plan_diff::diff(&args),
-            PlanCommand::Schema(SchemaArgs {}) => plan_schema::schema(),
+            PlanCommand::Schema(args) => plan_schema::schema(&args),
         },
         Command::Launch(args) => launch::launch(&args),
         Command::Guard(args) => Err(launch::guard(&args)),
