@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the book from docs/ into target/book with mdBook: the one on PATH, or one that is installed into target/mdbook first.
 # Appendices have what the commands print: their help, the explanation of each error, what `#[collective]` evaluates, the operations
-# of plans, the cost of each algorithm and a page that shows it over time, plans by default.
+# of plans, environment variables, the cost of each algorithm and a page that shows it over time, plans by default.
 # Fails if a page is not in docs/SUMMARY.md, or if a link between pages leads nowhere. Only the installation needs a network.
 #
 # Usage: scripts/book.sh [--check]      --check: only pages and links, without mdBook
@@ -55,6 +55,7 @@ import json, sys
 for code in json.load(sys.stdin):
     print("\n## {code} {slug}\n\n**{rule}.**\n\n{explanation}".format(**code))'
 } >"$source/errors.md"
+{ printf '# Appendix: environment variables\n\n'; mscclpp doctor --variables; } >"$source/variables.md"
 { printf '# Appendix: operations of plans\n\n'; mscclpp plan schema --operations; } >"$source/operations.md"
 mscclpp explain --subset | sed '1s/^# What/# Appendix: what/' >"$source/subset.md"
 {
@@ -80,6 +81,7 @@ cat >>"$source/SUMMARY.md" <<'END'
 - [Errors](errors.md)
 - [What `#[collective]` evaluates](subset.md)
 - [Operations of plans](operations.md)
+- [Environment variables](variables.md)
 - [Algorithms](algorithms.md)
 END
 "$mdbook" build "$source" --dest-dir "$target/book"

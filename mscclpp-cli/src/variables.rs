@@ -1,55 +1,72 @@
-//! Warnings about misspelled environment variables.
+//! Environment variables: the list of all, and warnings about misspelled ones.
+
+use std::fmt::Write as _;
 
 use crate::output::warn;
 
 /// Prefix of all variables of the project.
 const PREFIX: &str = "MSCCLPP_";
 
-/// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 39] = [
-    "ALLOW_DERIVED_SECRET",
-    "AUTHENTICATE_DATA",
-    "CACHE",
-    "CACHE_DIR",
-    "DEBUG",
-    "DEBUG_FILE",
-    "DUMP_DIR",
-    "DUMP_SIGNAL",
-    "FIRST_TRANSFER_WAIT",
-    "FORCE_DISABLE_NVLS",
-    "HEARTBEAT_TIMEOUT",
-    "HOSTILE",
-    "HOSTID",
-    "HOST_ID",
-    "KERNELS",
-    "LOG_FILE",
-    "LOG_LEVEL",
-    "LOG_SUBSYS",
-    "MACHINE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "METRICS",
-    "METRICS_INTERVAL",
-    "NPKIT_DUMP_DIR",
-    "NVRTC",
-    "ORDER",
-    "PLANS",
-    "PLANS_STRICT",
-    "RENDEZVOUS_TIMEOUT",
-    "RESTART",
-    "SECRET",
-    "SOCKET_FAMILY",
-    "SOCKET_IFNAME",
-    "TIMELINE",
-    "TIMEOUT",
-    "TRANSPORT",
-    "TUNING_TABLE",
-    "UCX",
-    "UCX_DEVICE_MEMORY",
+/// Names, without the prefix, of the variables that the command and the library read, and their meanings.
+#[rustfmt::skip]
+const KNOWN: [(&str, &str); 39] = [
+    ("ALLOW_DERIVED_SECRET", "1: ranks that are not on loopback may use a secret that is derived from the job's name"),
+    ("AUTHENTICATE_DATA", "1: messages between nodes are authenticated; the same on all ranks"),
+    ("CACHE", "folder of compiled device code; empty: none. $XDG_CACHE_HOME/mscclpp or ~/.cache/mscclpp by default"),
+    ("CACHE_DIR", "a folder with the folder `default`, whose plans precede the built-in ones, after those of MSCCLPP_PLANS"),
+    ("DEBUG", "log level, if MSCCLPP_LOG_LEVEL is not set"),
+    ("DEBUG_FILE", "file of log messages, if MSCCLPP_LOG_FILE is not set"),
+    ("DUMP_DIR", "folder for dumps of failed calls"),
+    ("DUMP_SIGNAL", "USR1 or USR2: a rank that receives the signal writes its dump"),
+    ("FIRST_TRANSFER_WAIT", "seconds that the first transfer of a size on device memory waits on the host; those of the call by default"),
+    ("FORCE_DISABLE_NVLS", "1: devices are used as if they had no multicast objects, if it is set on any rank; NCCL_NVLS_ENABLE=0 too"),
+    ("HEARTBEAT_TIMEOUT", "seconds without a heartbeat after which a rank counts as lost, 10 by default; 0 disables the check"),
+    ("HOSTILE", "a seed: messages between nodes are received late, in a random allowed order; for tests"),
+    ("HOSTID", "prefix of the host identity, if MSCCLPP_HOST_ID is not set"),
+    ("HOST_ID", "prefix of the host identity: ranks with different ones do not share memory"),
+    ("KERNELS", "kernels of plans on devices: background (default), wait, ahead-of-time, interpreter"),
+    ("LOG_FILE", "file to append log messages to instead of standard error (%h: host, %p: process)"),
+    ("LOG_LEVEL", "log level: off, error, warn, info, debug, trace"),
+    ("LOG_SUBSYS", "whose messages are logged: of ENV, GPU, NET, CONN, EXEC, NCCL, ALGO, or after ^ of all others"),
+    ("MACHINE", "machine description by which calls are selected: a name of `mscclpp machine list`, or a file"),
+    ("MASTER_ADDR", "address of rank 0, before MASTER_ADDR: host, host:port, or interface:host:port to listen on that interface only"),
+    ("MASTER_PORT", "port of rank 0, before MASTER_PORT"),
+    ("METRICS", "file or folder to which each rank appends its metrics"),
+    ("METRICS_INTERVAL", "seconds between two lines of metrics, 10 by default"),
+    ("NPKIT_DUMP_DIR", "folder for timelines of calls, if MSCCLPP_TIMELINE is not set"),
+    ("NVRTC", "path of CUDA's compiler libnvrtc, if the loader does not find it"),
+    ("ORDER", "order of reduction that calls demand: any, in-switch (default), same-on-all-ranks, rank-order"),
+    ("PLANS", "folder whose *.json and *.plan files are checked and precede the built-in plans, by name"),
+    ("PLANS_STRICT", "set and not 0: a plan that cannot be used is an error of the first call, not a warning"),
+    ("RENDEZVOUS_TIMEOUT", "seconds that ranks wait for each other when they join, shrink or grow; MSCCLPP_TIMEOUT if that is set, or 300"),
+    ("RESTART", "how often the launcher has restarted this rank; it joins the next generation of the job"),
+    ("SECRET", "secret of the job, 32 hexadecimal digits, the same for all ranks"),
+    ("SOCKET_FAMILY", "AF_INET or AF_INET6, for the address in a unique id; before NCCL_SOCKET_FAMILY"),
+    ("SOCKET_IFNAME", "interfaces for the address in a unique id: eth,ib beginnings of names, =eth0 whole names, ^docker those not to use; before NCCL_SOCKET_IFNAME"),
+    ("TIMELINE", "folder for timelines of calls"),
+    ("TIMEOUT", "seconds that a call waits for other ranks, 600 by default"),
+    ("TRANSPORT", "what carries data between nodes: tcp, ucx; by default UCX where it has RDMA or shared memory"),
+    ("TUNING_TABLE", "tuning table that communicators and the command use"),
+    ("UCX", "path of libucp.so.0"),
+    ("UCX_DEVICE_MEMORY", "1: UCX accesses memory of devices"),
 ];
 
 /// Minimum similarity of a name with a known one to be considered a misspelling of it.
 const SIMILAR: f64 = 0.7;
+
+/// Returns the variables, what they are set to, and what they mean, as a table in Markdown. The value of a secret is not shown.
+pub(crate) fn table() -> String {
+    let mut table = "| variable | set to | meaning |\n|---|---|---|\n".to_owned();
+    for (name, meaning) in KNOWN {
+        let name = format!("{PREFIX}{name}");
+        let value = std::env::var_os(&name).map(|value| match name.ends_with("SECRET") {
+            true => "(a value)".to_owned(),
+            false => value.to_string_lossy().replace('|', "\\|").replace(char::is_control, " "),
+        });
+        _ = writeln!(table, "| `{name}` | {} | {meaning} |", value.unwrap_or_default());
+    }
+    table
+}
 
 /// Warns of each variable that is similar to one of the project's and is none.
 pub(crate) fn check() {
@@ -66,9 +83,10 @@ pub(crate) fn check() {
 
 /// Returns the known name that a variable probably means, if its own name is unknown and similar.
 fn meant(name: &str) -> Option<&'static str> {
-    let rest = name.strip_prefix(PREFIX).filter(|rest| !KNOWN.contains(rest))?;
+    let names = || KNOWN.into_iter().map(|(name, _)| name);
+    let rest = name.strip_prefix(PREFIX).filter(|rest| names().all(|known| known != *rest))?;
     let score = |known: &&str| strsim::normalized_damerau_levenshtein(rest, known);
-    let known = KNOWN.into_iter().max_by(|one, other| score(one).total_cmp(&score(other)))?;
+    let known = names().max_by(|one, other| score(one).total_cmp(&score(other)))?;
     (score(&known) >= SIMILAR).then_some(known)
 }
 
@@ -129,7 +147,7 @@ mod tests {
             }
         }
         found.retain(|name| !OTHERS.contains(&name.as_str()));
-        assert_eq!(found, KNOWN.into_iter().map(Into::into).collect());
+        assert_eq!(found, KNOWN.into_iter().map(|(name, _)| name.into()).collect());
     }
 
     #[test]

@@ -369,6 +369,17 @@ fn run_refuses_to_run_all_ranks_in_each_process_of_a_job() {
 }
 
 #[test]
+fn doctor_lists_variables_with_values_but_no_secret() {
+    let mut command = std::process::Command::new(crate::common::BINARY);
+    let command = command.args(["doctor", "--variables"]).env("MSCCLPP_TIMEOUT", "7|\n8").env("MSCCLPP_SECRET", "ab12");
+    let text = String::from_utf8(command.output().expect("the binary starts").stdout).expect("UTF-8");
+    let row = |name: &str| text.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap_or_default();
+    assert!(row("MSCCLPP_TIMEOUT").starts_with("| `MSCCLPP_TIMEOUT` | 7\\| 8 | seconds"), "{text}");
+    assert!(row("MSCCLPP_SECRET").contains("| (a value) |") && !text.contains("ab12"), "{text}");
+    assert!(row("MSCCLPP_ORDER").contains("rank-order"), "{text}");
+}
+
+#[test]
 fn misspelt_variables_are_answered_with_the_name_that_was_meant() {
     let run = Command::new(BINARY).args(["explain", "M0201"]).env("MSCCLPP_TIMOUT", "3").output().unwrap();
     let text = String::from_utf8_lossy(&run.stderr);

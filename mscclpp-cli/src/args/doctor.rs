@@ -13,6 +13,8 @@ Examples:
   mscclpp doctor         check this machine
   mscclpp doctor --json  print the report as JSON
   mscclpp doctor --nccl  say what a program that loads mscclpp's libnccl.so.2 would get in this environment
+  mscclpp doctor --variables
+                         list the environment variables, what they mean and are set to
   mscclpp launch -n 4 -- mscclpp doctor --group
                          also check that 4 ranks can connect to each other")]
 pub(crate) struct DoctorArgs {
@@ -25,6 +27,9 @@ pub(crate) struct DoctorArgs {
     /// Say what programs that call NCCL would get: version, forwarding, plans, functions, devices
     #[arg(long, conflicts_with = "group")]
     pub(crate) nccl: bool,
+    /// List the environment variables, what they are set to and mean, as Markdown
+    #[arg(long, conflicts_with_all = ["group", "nccl", "json"])]
+    pub(crate) variables: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

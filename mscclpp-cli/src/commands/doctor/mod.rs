@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::exit;
 use crate::output::{print, print_json};
 use crate::table::Columns;
+use crate::variables;
 use finding::{Finding, State};
 
 /// Runs all checks and prints the results. The exit code is a failure if a required resource is missing.
@@ -28,6 +29,10 @@ use finding::{Finding, State};
 /// # Errors
 /// Failures of standard output, and those of a group.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
+    if args.variables {
+        print(variables::table())?;
+        return Ok(ExitCode::from(exit::SUCCESS));
+    }
     if args.group {
         return group::group(args.time, args.json);
     }
