@@ -119,7 +119,8 @@ fn the_page_names_every_command_and_exit_code() {
     let examples: Vec<&str> = text.split('`').filter(|span| span.starts_with("mscclpp ")).collect();
     for command in commands() {
         let name = format!("mscclpp {command}");
-        let of_it = |words: &&&str| words.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        let of_it =
+            |words: &&&str| words.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
         let mut examples = examples.iter().filter(of_it).peekable();
         assert!(examples.peek().is_some(), "no example of {command}");
         let help = crate::common::mscclpp(command.split(' ').chain(["--help"])).succeeds().stdout;

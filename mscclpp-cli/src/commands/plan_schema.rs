@@ -17,7 +17,11 @@ const SCHEMA: &str = include_str!("plan.schema.json");
 /// # Errors
 /// Failures of standard output.
 pub(crate) fn schema(args: &SchemaArgs) -> Result<ExitCode> {
-    if args.operations { print(operations())? } else { print(SCHEMA)? }
+    if args.operations {
+        print(operations())?
+    } else {
+        print(SCHEMA)?
+    }
     Ok(ExitCode::from(exit::SUCCESS))
 }
 

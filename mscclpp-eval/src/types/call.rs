@@ -212,7 +212,11 @@ impl Infer<'_> {
             self.error(expr.tok, format!("`{}` of `{shown}` is not evaluated at compile time", call.name));
         } else {
             let message = format!("`{}` of `{shown}` is not evaluated at compile time", call.name);
-            self.refuse(expr.tok, message, &format!("`mscclpp explain --subset` lists the methods that are; {AT_RUN_TIME}"));
+            self.refuse(
+                expr.tok,
+                message,
+                &format!("`mscclpp explain --subset` lists the methods that are; {AT_RUN_TIME}"),
+            );
         }
     }
 
