@@ -28,7 +28,7 @@ done
 # Every call is compared with the right result; `bench` ends with 1 if an element is wrong.
 calls() {
     local collective
-    for collective in all_reduce all_gather reduce_scatter all_to_all broadcast; do
+    for collective in all_reduce all_gather reduce_scatter all_to_all all_to_all_v broadcast; do
         start "$program" bench $collective -b 1K -e 256K -f 16 -n 3 -w 1 -c 1
         finish "$collective failed"
         sed 's/^\[0\] //' "$work/a"

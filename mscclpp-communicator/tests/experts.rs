@@ -286,3 +286,74 @@ fn ranks_continue_with_the_experts_of_those_that_remain() {
         }
     });
 }
+
+#[test]
+fn unusual_choices_have_the_results_of_their_sums() {
+    on_ranks(2, |comm| {
+        let first = comm.rank() == 0;
+        // More choices than experts, one of them several times; no choice at all; a weight that is no number.
+        let (tokens, experts): (&[f32], &[i64]) = match first {
+            true => (&[1.0, 2.0], &[1, 1, 0, 1, -1, -1, -1, -1]),
+            false => (&[4.0], &[0, -1, 0, 0]),
+        };
+        let weights =
+            if first { vec![1.0, 2.0, 4.0, 8.0, f32::NAN, 1.0, 1.0, 1.0] } else { vec![1.0, f32::NAN, 0.5, 0.0] };
+        let arrived = comm.dispatch(tokens, experts, 1, 2).expect("dispatch");
+        assert_eq!(arrived.rows, if first { vec![1.0, 4.0, 4.0, 4.0] } else { vec![1.0; 3] });
+        let sums = comm.combine(&arrived.rows, &weights, &arrived.route).expect("combine");
+        assert_eq!(sums, if first { vec![15.0, 0.0] } else { vec![6.0] });
+        let arrived = comm.dispatch(tokens, experts, 1, 2).expect("dispatch");
+        let weights = vec![f32::NAN; weights.len()];
+        let sums = comm.combine(&arrived.rows, &weights, &arrived.route).expect("combine");
+        assert!(sums[0].is_nan() && sums.get(1).is_none_or(|sum| *sum == 0.0), "{sums:?}");
+    });
+}
+
+#[test]
+fn dispatches_in_flight_are_combined_in_any_order() {
+    on_ranks(3, |comm| {
+        let send = |token: f32, expert: i64| comm.dispatch(&[token], &[expert], 1, 3).expect("dispatch");
+        let own = comm.rank() as f32 + 1.0;
+        // The first one is never combined.
+        let (_, one, two) = (send(100.0, 0), send(own, 0), send(10.0 * own, (i64::from(comm.rank()) + 1) % 3));
+        let message = |result: Result<Vec<f32>, Error>| result.expect_err("other rows").to_string();
+        if comm.rank() == 0 {
+            assert!(message(comm.combine(&one.rows, &[1.0], &two.route)).contains("expected 1, those of the dispatch"));
+        }
+        let [two, one] =
+            [two, one].map(|arrived| comm.combine(&arrived.rows, &[2.0], &arrived.route).expect("combine"));
+        assert_eq!((one, two), (vec![2.0 * own], vec![20.0 * own]));
+    });
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_the_same_error_on_all_ranks() {
+    on_ranks(2, |comm| {
+        let shape = ExpertShape { hidden: 128, num_experts: 2, top_k: 1, max_tokens: 1 };
+        let layout = RowLayout::ByExpert { alignment: 1 };
+        let length = |result: Result<(), Error>| match result.expect_err("it does not fit") {
+            Error::Length { what, found, .. } => (what, found),
+            other => panic!("{other}"),
+        };
+        // Fewer experts than ranks.
+        assert_eq!(length(comm.dispatch(&[1.0_f32], &[0], 1, 1).map(drop)), ("the set of experts", 1));
+        // Scales of another number of groups, and rows without whole groups.
+        let (rows, scales) = quantize_rows(&[1.0_f32; 128]);
+        let scaled = |scales: &[f32], shape: &ExpertShape| {
+            length(comm.dispatch_scaled((&rows, scales), &[0], shape, layout).map(drop))
+        };
+        assert_eq!(scaled(&[1.0; 2], &shape), ("the list of scales", 2));
+        assert_eq!(scaled(&scales, &ExpertShape { hidden: 64, ..shape }), ("a row", 64));
+        // Rows that fill up those of experts, and slots, that have no addresses.
+        let hidden = usize::MAX >> 16;
+        let long = ExpertShape { hidden, ..shape };
+        let dispatch = |shape: &ExpertShape, layout| length(comm.dispatch_in::<f32>(&[], &[], shape, layout).map(drop));
+        assert_eq!(dispatch(&long, RowLayout::ByExpert { alignment: 1 << 16 }), ("a row", hidden));
+        let many = ExpertShape { max_tokens: usize::MAX, ..shape };
+        assert_eq!(dispatch(&many, RowLayout::Slots), ("the set of tokens", usize::MAX));
+        // The next call.
+        let (arrived, scales) = comm.dispatch_scaled((&rows, &scales), &[1], &shape, layout).expect("dispatch");
+        let expected = if comm.rank() == 1 { 2 } else { 0 };
+        assert_eq!((arrived.counts, scales.len(), arrived.rows.len()), (vec![expected], expected, 128 * expected));
+    });
+}

@@ -51,6 +51,7 @@ impl Counters {
     }
 
     /// Returns a word of the tables of counts of a plan that has them.
+    #[inline]
     pub(super) fn count_word(&self, word: usize) -> &AtomicU64 {
         match &self.inbound {
             Inbound::Own(counters) => &counters[self.channels + word],
@@ -67,6 +68,7 @@ impl Counters {
     }
 
     /// Returns whether a rank has found the table of counts of a launch valid.
+    #[inline]
     pub(super) fn accepts_counts(&self, rank: u32, number: u64) -> bool {
         self.accepted_counts.get(rank as usize).is_some_and(|accepted| accepted.load(Relaxed) == number)
     }

@@ -62,6 +62,7 @@ pub struct CountRows<'a> {
 const HEAD: u32 = 4;
 
 /// Returns the number of words of a row: no two rows share a cache line.
+#[inline]
 fn row_words(ranks: u32) -> usize {
     (HEAD as usize + 2 * ranks as usize).next_multiple_of(LINE_WORDS)
 }
@@ -74,12 +75,14 @@ pub fn count_lines(program: &ResolvedPlan) -> usize {
 
 impl Counters {
     /// Returns a word of a rank's row of a launch.
+    #[inline]
     fn word_of(&self, ranks: u32, number: u64, rank: u32, word: u32) -> &AtomicU64 {
         let row = if number.is_multiple_of(2) { rank } else { ranks + rank };
         self.count_word(row as usize * row_words(ranks) + word as usize)
     }
 
     /// Returns an entry of the table of the plan's last launch, which has ended.
+    #[inline]
     pub fn count(&self, ranks: u32, number: u64, count: Count) -> i64 {
         self.word_of(ranks, number, count.sender, HEAD + count.receiver).load(Relaxed) as i64
     }
@@ -87,16 +90,19 @@ impl Counters {
 
 impl<'a> Launch<'a> {
     /// Returns a word of a rank's row.
+    #[inline]
     fn count_word(&self, rank: u32, word: u32) -> &'a AtomicU64 {
         self.counters.word_of(self.program.shape.ranks, self.counts_number, rank, word)
     }
 
     /// Returns an entry of the table, which has been exchanged.
+    #[inline]
     fn entry(&self, sender: u32, receiver: u32) -> i64 {
         self.counters.count(self.program.shape.ranks, self.counts_number, Count { sender, receiver })
     }
 
     /// Returns what a rank expects of another one; `None` if it does not.
+    #[inline]
     fn expected(&self, receiver: u32, sender: u32) -> Option<i64> {
         let has_expected = self.count_word(receiver, HEAD - 1).load(Relaxed) == 1;
         let word = HEAD + self.program.shape.ranks + sender;
@@ -145,7 +151,7 @@ impl<'a> Launch<'a> {
 
     /// Sends the rank's row to the ranks of other nodes from the state's number on, and returns whether there was room for all.
     fn send_row(&self, rank: u32, state: &mut AgentState) -> bool {
-        let ranks = self.program.shape.ranks;
+        let ranks = if self.remote.is_none() { 0 } else { self.program.shape.ranks };
         while state.at.number < ranks {
             if let Some(remote) = self.remote(state.at.number) {
                 if !remote.has_room(state.at.number) {
@@ -174,6 +180,11 @@ impl<'a> Launch<'a> {
         }
         self.count_word(rank, 0).store(self.counts_number, Release);
         true
+    }
+
+    /// Returns whether a rank has found the table of this launch valid: [`count_overflow`](Self::count_overflow) returns nothing.
+    pub fn has_accepted_counts(&self, rank: u32) -> bool {
+        self.counters.accepts_counts(rank, self.counts_number)
     }
 
     /// Returns the first count that exceeds its limit, of a table that has been exchanged.
@@ -221,21 +232,21 @@ impl<'a> Launch<'a> {
     /// Returns the number of elements that a count of the table states on a rank that has accepted the table; otherwise 0.
     fn count_on(&self, rank: u32, count: Count) -> u64 {
         let ranks = self.program.shape.ranks;
-        let is_known =
-            count.sender.max(count.receiver) < ranks && self.counters.accepts_counts(rank, self.counts_number);
+        let is_known = count.sender.max(count.receiver) < ranks && self.has_accepted_counts(rank);
         if is_known { self.entry(count.sender, count.receiver) as u64 } else { 0 }
     }
 
     /// Returns the bytes of a chunk of a rank's input or output that is packed, as first byte and length. A rank that changes its row
     /// after the exchange gets other bytes of the buffers, no overflow: spans end with their buffers.
     pub fn packed_chunk(&self, own: u32, rank: u32, space: Space, chunk: u32) -> (u64, u64) {
+        let ranks = self.program.shape.ranks;
+        if rank.max(chunk) >= ranks || !self.has_accepted_counts(own) {
+            return (0, 0);
+        }
         let is_input = matches!(space, Space::Input | Space::OwnInput);
         let size = self.params.message.dtype.size() as u64;
-        let count = |peer| if is_input { (rank, peer) } else { (peer, rank) };
-        let bytes = |peer| {
-            let (sender, receiver) = count(peer);
-            self.count_on(own, Count { sender, receiver }).saturating_mul(size)
-        };
+        let count = |peer| if is_input { self.entry(rank, peer) } else { self.entry(peer, rank) };
+        let bytes = |peer| (count(peer) as u64).saturating_mul(size);
         ((0..chunk).map(bytes).fold(0, u64::saturating_add), bytes(chunk))
     }
 

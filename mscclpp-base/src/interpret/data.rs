@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::launch::{Launch, Progress, Window, Worker};
 use super::program::{Instr, Operand, Space, Transfer};
 use super::state::AgentState;
-use crate::memory::{Lines, Span, copy_lines};
+use crate::memory::{Lines, Span, copy_lines, copy_shifted_lines};
 use crate::numeric::{LINE, LINES, Line, Tile};
 
 /// Bytes of a tile.
@@ -308,12 +308,16 @@ impl<'a> Operands<'_, 'a> {
     }
 }
 
+/// Minimum bytes of a copy whose destination is aligned to a line.
+const LONG_COPY: u64 = 1 << 10;
+
 /// Copies bytes of one span to another.
 pub fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     // Writes past the end of the destination would be dropped anyway.
     let len = len.min(to.len() as u64);
-    // Words are written as a whole, so the main part starts at a word of the destination.
-    let head = (to.before_word() as u64).min(len);
+    // Words are written as a whole, so the main part starts at a word of the destination; a long one at a line, which no store divides then.
+    let head = if len < LONG_COPY { to.before_word() } else { to.before_line() };
+    let head = (head as u64).min(len);
     if head > 0 {
         to.store(0, head as usize, from.load(0, head as usize));
     }
@@ -323,6 +327,13 @@ pub fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     if let (Some(from), Some(to)) = (from.lines(0, whole), to.lines(0, whole)) {
         copy_lines(from, to);
         done = whole;
+    } else if whole >= 2 * LINE
+        && let Some(to_lines) = to.lines(LINE, whole - LINE)
+        && let Some(lines) = from.shifted_lines(LINE, whole - LINE)
+    {
+        // The words before the first line may be outside of the slice.
+        to.store(0, LINE, from.load(0, LINE));
+        done = LINE + LINE * copy_shifted_lines(lines, to_lines);
     }
     for at in (done..len).step_by(LINE) {
         let n = LINE.min(len - at);
@@ -361,4 +372,49 @@ pub(super) fn store(block: &[Line], to: Span<'_>, at: u64, n: u64) {
 fn store_packets(block: &[Line], to: Span<'_>, at: u64, n: u64, flag: u32) {
     let payload: &[u32] = bytemuck::cast_slice(block);
     to.store_packets(at as usize / 4, flag, &payload[..n as usize / 4]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Loan, Table};
+
+    /// Words of the memory that contains a slice.
+    const WORDS: usize = 256;
+
+    /// Copies `len` bytes between slices that begin `from` and `to` bytes after a line, `inside` bytes after their beginnings.
+    fn check_copy(from: usize, to: usize, inside: [usize; 2], len: usize) {
+        let source: Vec<u64> = (0..WORDS as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let mut target = vec![0_u64; WORDS];
+        let source = &bytemuck::cast_slice(&source)[from..from + len + inside[0]];
+        let result = &mut bytemuck::cast_slice_mut(&mut target)[to..to + len + inside[1]];
+        let table = Table::default();
+        table.lend(
+            |lender| {
+                lender.push(Loan::Read(source));
+                lender.push(Loan::Write(result));
+            },
+            || {
+                let held = table.hold();
+                let (from, to) = (held.memory().slice(0), held.memory().slice(1));
+                copy(from.range(inside[0] as u64, u64::MAX), to.range(inside[1] as u64, u64::MAX), len as u64);
+            },
+        );
+        let mut expected = vec![0; 8 * WORDS];
+        expected[to + inside[1]..][..len].copy_from_slice(&source[inside[0]..]);
+        assert_eq!(bytemuck::cast_slice::<_, u8>(&target), expected, "{from} {to} {inside:?} {len}");
+    }
+
+    #[test]
+    fn copies_between_any_bytes_move_these_and_no_others() {
+        let lens =
+            if cfg!(miri) { &[64, 200][..] } else { &[0, 1, 7, 64, 71, 128, 129, 200, 320, 1023, 1024, 1500][..] };
+        for &len in lens {
+            for (from, to) in (0..9).flat_map(|from| [0, 1, 4, 8, 13, 60].map(|to| (from, to))) {
+                for inside in [[0, 0], [3, 0], [0, 5], [8, 16], [20, 4]] {
+                    check_copy(from, to, inside, len);
+                }
+            }
+        }
+    }
 }

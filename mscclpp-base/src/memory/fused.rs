@@ -3,8 +3,8 @@
 //! The argument for [`unit`](super::unit)'s lines holds for these: a vector move never tears an aligned word, so it has
 //! the effect of eight relaxed atomic accesses.
 
-use super::Lines;
 use super::unit;
+use super::{Lines, ShiftedLines};
 use crate::numeric::{LINE, Line, Number, combine};
 
 /// Combines line i of all sources from left to right and writes the result to line i of all destinations, up to the
@@ -42,6 +42,33 @@ pub fn copy_lines(from: Lines<'_>, to: Lines<'_>) {
     fuse::<u64, { crate::numeric::SUM }>(&[from], &[to]);
 }
 
+/// Copies lines that begin inside of words to whole words, up to the number of lines of the shorter operand, which it returns; otherwise as
+/// [`fuse`].
+pub fn copy_shifted_lines(from: ShiftedLines<'_>, to: Lines<'_>) -> usize {
+    let count = from.len().min(to.len());
+    if to.is_shared() {
+        return count;
+    }
+    #[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
+    {
+        let streams = count * LINE >= MIN_STREAMED_RANGE && to.slice_len() >= MIN_STREAMED_SLICE;
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has the feature; every line below `count`, and the word after it, is in its slice, and the destination is
+            // lent for writing.
+            unsafe { x86::shifted_512(from, to, count, streams) };
+            return count;
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            unsafe { x86::shifted_256(from, to, count, streams) };
+            return count;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { shifted(from, to, count, false) };
+    count
+}
+
 /// Minimum bytes of a slice that is written with non-temporal stores, and of a range in it.
 #[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
 const MIN_STREAMED_SLICE: usize = 1 << 22;
@@ -71,9 +98,44 @@ fn combine_lines<T: Number, const OP: u8>(left: Line, right: Line) -> Line {
 /// Defines the loops over lines for one way to load and store them.
 macro_rules! loops {
     (
-        $(#[$feature:meta])? $by_sources:ident, $two:ident, $any:ident, $load:path, $store:path, $stream:path, $fence:path,
-        $will_read:path, $will_write:path
+        $(#[$feature:meta])? $by_sources:ident, $two:ident, $any:ident, $shifted:ident, $shift:path, $load:path, $store:path, $stream:path,
+        $fence:path, $will_read:path, $will_write:path
     ) => {
+        /// Copies lines that begin inside of words.
+        ///
+        /// # Safety
+        /// `to` has `count` lines and is lent for writing, `from` has as many, and the processor has the required feature.
+        $(#[$feature])?
+        pub(super) unsafe fn $shifted(from: ShiftedLines<'_>, to: Lines<'_>, count: usize, streams: bool) {
+            let streams = streams && to.base().addr().is_multiple_of(LINE);
+            let mut done = 0;
+            while done < count {
+                // As with two sources below.
+                let n = UNROLL.min(count - done);
+                for i in done + PREFETCH_DISTANCE..(done + PREFETCH_DISTANCE + n).min(count) {
+                    $will_read(from.first().wrapping_add(i * LINE));
+                    if !streams {
+                        $will_write(to.base().wrapping_add(i * LINE));
+                    }
+                }
+                let mut lines = [Line::ZERO; UNROLL];
+                for (i, line) in lines[..n].iter_mut().enumerate() {
+                    let at = (done + i) * LINE;
+                    // SAFETY: the line is below `count`: its words and the one after them are in the slice.
+                    *line = unsafe { $shift($load(from.first().add(at)), $load(from.first().add(at + 8)), from.skipped_bits()) };
+                }
+                for (i, &line) in lines[..n].iter().enumerate() {
+                    let at = (done + i) * LINE;
+                    // SAFETY: the line is below `count`; lines with non-temporal stores are aligned to a line.
+                    unsafe { if streams { $stream(to.base().add(at), line) } else { $store(to.base().add(at), line) } }
+                }
+                done += n;
+            }
+            if streams {
+                $fence();
+            }
+        }
+
         /// Combines the lines of `srcs` into `dsts`.
         ///
         /// # Safety
@@ -220,18 +282,26 @@ unsafe fn load(at: *const u8) -> Line {
     unsafe { unit::load_line(at, false) }
 }
 
+/// Returns the line that begins a number of bits after the first one of `line`; `next`: the words that begin a word later.
+fn shift(line: Line, next: Line, bits: u32) -> Line {
+    Line(std::array::from_fn(|i| u64::from_le(line.0[i].to_le() >> bits | next.0[i].to_le() << (64 - bits))))
+}
+
 /// Does nothing, because plain stores need no fence.
 fn no_fence() {}
 
 /// Does nothing, because there is no prefetch instruction.
 fn no_hint(_: *const u8) {}
 
-loops!(by_sources, two, any, load, unit::store_line, unit::store_line, no_fence, no_hint, no_hint);
+loops!(by_sources, two, any, shifted, shift, load, unit::store_line, unit::store_line, no_fence, no_hint, no_hint);
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
 pub(super) mod x86 {
     use std::arch::asm;
-    use std::arch::x86_64::{__m256i, __m512i};
+    use std::arch::x86_64::{
+        __m256i, __m512i, _mm_cvtsi32_si128, _mm256_or_si256, _mm256_sll_epi64, _mm256_srl_epi64, _mm512_or_si512,
+        _mm512_sll_epi64, _mm512_srl_epi64,
+    };
     use std::mem::transmute;
 
     use super::*;
@@ -241,6 +311,8 @@ pub(super) mod x86 {
         by_sources_512,
         two_512,
         any_512,
+        shifted_512,
+        shift_512,
         load_512,
         store_512,
         stream_512,
@@ -253,6 +325,8 @@ pub(super) mod x86 {
         by_sources_256,
         two_256,
         any_256,
+        shifted_256,
+        shift_256,
         load_256,
         store_256,
         stream_256,
@@ -354,6 +428,31 @@ pub(super) mod x86 {
                 "vmovntps [{2}], {0}", "vmovntps [{2} + 32], {1}",
                 in(ymm_reg) low, in(ymm_reg) high, in(reg) at, options(nostack, preserves_flags)
             );
+        }
+    }
+
+    /// Does what [`shift`] does.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn shift_512(line: Line, next: Line, bits: u32) -> Line {
+        let [low, high] = [bits, 64 - bits].map(|bits| _mm_cvtsi32_si128(bits as i32));
+        // SAFETY: a line and a vector have 64 bytes, and every bit pattern is one.
+        unsafe {
+            let [line, next]: [__m512i; 2] = transmute([line, next]);
+            transmute(_mm512_or_si512(_mm512_srl_epi64(line, low), _mm512_sll_epi64(next, high)))
+        }
+    }
+
+    /// Does what [`shift`] does.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn shift_256(line: Line, next: Line, bits: u32) -> Line {
+        let [low, high] = [bits, 64 - bits].map(|bits| _mm_cvtsi32_si128(bits as i32));
+        // SAFETY: a line and two vectors have 64 bytes, and every bit pattern is one.
+        unsafe {
+            let [line, next]: [[__m256i; 2]; 2] = transmute([line, next]);
+            let half = |i: usize| _mm256_or_si256(_mm256_srl_epi64(line[i], low), _mm256_sll_epi64(next[i], high));
+            transmute([half(0), half(1)])
         }
     }
 

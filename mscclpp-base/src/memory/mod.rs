@@ -26,8 +26,8 @@ mod span;
 mod table;
 mod unit;
 
-pub use fused::{copy_lines, fuse};
+pub use fused::{copy_lines, copy_shifted_lines, fuse};
 pub use limit::{check_available, no_memory, out_of_memory};
 pub use rows::{ProductOperands, SumOperands, add_rows, scale_rows};
-pub use span::{Lines, Span};
+pub use span::{Lines, ShiftedLines, Span};
 pub use table::{Lent, LentSlices, Loan, Table};

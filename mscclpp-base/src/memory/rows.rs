@@ -206,11 +206,14 @@ mod wide {
                 count: usize,
                 partials: Option<&mut Partials>,
             ) {
-                // SAFETY: `add` passes indices below `count`, and stores to destinations.
-                let load = |lines: Lines<'_>, i: usize| unsafe { $load(lines.base().add(i * LINE)) };
-                // SAFETY: as above.
-                let store =
-                    |lines: Lines<'_>, i: usize, line: Line| unsafe { $store(lines.base().add(i * LINE), line) };
+                let load = |lines: Lines<'_>, i: usize| {
+                    // SAFETY: line `i` is below `count`.
+                    unsafe { $load(lines.base().add(i * LINE)) }
+                };
+                let store = |lines: Lines<'_>, i: usize, line: Line| {
+                    // SAFETY: line `i` is below `count`, and in a destination.
+                    unsafe { $store(lines.base().add(i * LINE), line) }
+                };
                 // The residual of a later row follows that of this one.
                 let will_access =
                     |lines: Lines<'_>, i: usize| x86::will_write(lines.base().wrapping_add((i + AHEAD) * LINE));
@@ -228,11 +231,14 @@ mod wide {
                 bias: f32,
                 inverse: f32,
             ) {
-                // SAFETY: as above.
-                let load = |lines: Lines<'_>, i: usize| unsafe { $load(lines.base().add(i * LINE)) };
-                // SAFETY: as above.
-                let store =
-                    |lines: Lines<'_>, i: usize, line: Line| unsafe { $store(lines.base().add(i * LINE), line) };
+                let load = |lines: Lines<'_>, i: usize| {
+                    // SAFETY: line `i` is below `count`.
+                    unsafe { $load(lines.base().add(i * LINE)) }
+                };
+                let store = |lines: Lines<'_>, i: usize, line: Line| {
+                    // SAFETY: line `i` is below `count`, and in a destination.
+                    unsafe { $store(lines.base().add(i * LINE), line) }
+                };
                 scale::<T, _>(row, count, bias, inverse, load, store);
             }
         };

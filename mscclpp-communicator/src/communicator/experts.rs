@@ -91,7 +91,7 @@ impl Communicator {
     ///
     /// # Errors
     /// Those of `dispatch`; [`Error::CountOverflow`], the same on all ranks, also for more tokens than were declared, and for a choice that
-    /// repeats another one of its token.
+    /// repeats another one of its token; [`Error::ReceiveMemory`] on a rank that has no memory for the places that a layout adds.
     #[track_caller]
     pub fn dispatch_in<T: Element>(
         &self,
@@ -186,6 +186,17 @@ impl Communicator {
         {
             return Err(length("the set of tokens", format!("at most {MAX_SLOTS} elements of slots"), max_tokens));
         }
+        // So are the rows that fill up those of experts, whose numbers other ranks decide.
+        let each = num_experts / (self.num_ranks() as usize).max(1);
+        if let RowLayout::ByExpert { alignment } = layout
+            && each
+                .checked_mul(alignment - 1)
+                .and_then(|rows| rows.checked_mul(hidden))
+                .is_none_or(|len| len > MAX_SLOTS)
+        {
+            let expected = format!("at most {MAX_SLOTS} elements for {alignment} rows of each of {each} experts");
+            return Err(length("a row", expected, hidden));
+        }
         Ok(Passed { experts, hidden, num_experts, layout, max_tokens: Some(max_tokens) })
     }
 
@@ -246,7 +257,8 @@ impl Communicator {
         sent.iter().for_each(|&choice| rows.extend_from_slice(&tokens[choice / top_k * width..][..width]));
         let elements = |counts: &[usize]| counts.iter().map(|count| count * width).collect::<Vec<_>>();
         let total: usize = received_counts.iter().sum();
-        let mut received = vec![T::zeroed(); total * width];
+        // Where there is no memory, no row fits, which all ranks learn.
+        let mut received = self.zeros::<T>(total, width).unwrap_or_default();
         self.all_to_all_v_into(&rows, &elements(&sent_counts), &mut received, Some(&elements(&received_counts)))?;
 
         let arriving: Vec<usize> = arriving.into_iter().map(|count| count as usize).collect();
@@ -257,13 +269,27 @@ impl Communicator {
             RowLayout::ByRank => arriving,
             _ => (0..each).map(|expert| arriving.iter().skip(expert).step_by(each).sum()).collect(),
         };
-        let mut rows = vec![T::zeroed(); room * width];
+        let mut rows = self.zeros::<T>(room, width)?;
         for (row, &place) in received.chunks_exact(width).zip(&places) {
             rows[place * width..][..width].copy_from_slice(row);
         }
         let choices = experts.len();
         let route = Route { hidden, choices, top_k, sent, sent_counts, received_counts, places, room };
         Ok(Dispatched { rows, counts, route })
+    }
+
+    /// Returns zeros for a number of rows.
+    ///
+    /// # Errors
+    /// [`Error::ReceiveMemory`], on this rank, if there is no memory for them.
+    fn zeros<T: Element>(&self, rows: usize, width: usize) -> Result<Vec<T>, Error> {
+        let len = rows.saturating_mul(width);
+        // Memory that is zero already is reserved in another way than memory that is filled with zeros.
+        if Vec::<T>::new().try_reserve_exact(len).is_err() {
+            let (rank, count, bytes) = (self.rank(), len as u64, size_of::<T>());
+            return Err(Error::ReceiveMemory { call: "dispatch", rank, count, bytes });
+        }
+        Ok(vec![T::zeroed(); len])
     }
 
     /// Sends the rows of this rank's experts back, and returns the sum of each token's rows, times the weights of its choices. `rows`: as

@@ -449,7 +449,9 @@ impl PreparedPlan {
                 std::mem::forget(revoke);
                 if counts.is_some() {
                     let launch = launch(context, params, launch_loop.views, number, epoch, false);
-                    if let Some(overflow) = launch.count_overflow() {
+                    if !launch.has_accepted_counts(context.rank)
+                        && let Some(overflow) = launch.count_overflow()
+                    {
                         return Err(Error::CountOverflow(overflow));
                     }
                     if program.is_packed() {

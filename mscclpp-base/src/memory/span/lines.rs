@@ -1,4 +1,6 @@
-//! Whole word-aligned lines.
+//! Whole lines: word-aligned ones, and those that begin inside of words.
+
+use std::marker::PhantomData;
 
 use super::Span;
 use crate::memory::table::Lent;
@@ -22,6 +24,52 @@ impl<'m> Span<'m> {
         let base = self.base.wrapping_add(at);
         let whole = inside && n.is_multiple_of(LINE) && base.addr().is_multiple_of(8);
         whole.then_some(Lines { base, len: n / LINE, lent: self.lent })
+    }
+}
+
+/// Whole lines of a span, none of them word-aligned, which are read from the words that contain them.
+#[derive(Clone, Copy)]
+pub struct ShiftedLines<'m> {
+    /// The word with the first byte.
+    first: *const u8,
+    /// Bytes of that word before the first line: 1 to 7.
+    skip: u32,
+    len: usize,
+    memory: PhantomData<&'m Lent>,
+}
+
+impl<'m> Span<'m> {
+    /// Returns whole lines from byte `at` on, within `n` bytes, if these are not word-aligned. The last line is left out if a word with a part
+    /// of it is not in the slice; there are none if the word with the first byte is not.
+    #[inline]
+    pub fn shifted_lines(self, at: usize, n: usize) -> Option<ShiftedLines<'m>> {
+        let n = n.min(self.len.checked_sub(at)?);
+        let (skip, before) = (self.base.addr().wrapping_add(at) % 8, self.base.addr() - self.lent.base.addr() + at);
+        let words = self.lent.len - before.checked_sub(skip)?;
+        let len = (n / LINE).min(words.checked_sub(8)? / LINE);
+        // SAFETY: `before` bytes of the slice are before byte `at`, and `skip` is not more.
+        let first = unsafe { self.base.add(at).sub(skip) };
+        (skip != 0 && len != 0).then_some(ShiftedLines { first, skip: skip as u32, len, memory: PhantomData })
+    }
+}
+
+impl ShiftedLines<'_> {
+    /// Returns the number of lines.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the address of the word with the first byte. As many lines from there on, and from the next word on, are in the slice.
+    #[inline]
+    pub(in crate::memory) fn first(&self) -> *const u8 {
+        self.first
+    }
+
+    /// Returns the bits of that word before the first line.
+    #[inline]
+    pub(in crate::memory) fn skipped_bits(&self) -> u32 {
+        8 * self.skip
     }
 }
 

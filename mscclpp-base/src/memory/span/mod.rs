@@ -8,7 +8,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use self::lines::Lines;
+pub use self::lines::{Lines, ShiftedLines};
 use super::table::Lent;
 use super::unit;
 use crate::numeric::{LINE, Line};
@@ -64,6 +64,12 @@ impl<'m> Span<'m> {
     #[inline(always)]
     pub fn before_word(self) -> usize {
         self.base.addr().wrapping_neg() % 8
+    }
+
+    /// Returns the number of bytes before the first line boundary.
+    #[inline(always)]
+    pub fn before_line(self) -> usize {
+        self.base.addr().wrapping_neg() % LINE
     }
 
     /// Reads `n` bytes from `at` on, at most a line; the rest of the line is zero.
