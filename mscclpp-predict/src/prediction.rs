@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mscclpp_check::execution::{Execution, chunk_bytes, chunk_of_iterations, iterations, record_execution};
+use mscclpp_check::execution::{ExecutablePlan, Execution, chunk_bytes, chunk_of_iterations, iterations};
 use mscclpp_plan::raw::{PlanTree, RankPlan};
 
 use crate::error::PredictError;
@@ -48,6 +48,8 @@ const STEADY: f64 = 0.005;
 #[derive(Debug)]
 pub struct Predictor<'p> {
     plan: &'p PlanTree,
+    /// The plan prepared for that, once it was executed.
+    executable: Option<ExecutablePlan<'p>>,
     /// By bytes of a chunk.
     executions: BTreeMap<u64, Arc<Execution>>,
 }
@@ -63,14 +65,18 @@ pub fn predict(plan: &PlanTree, machine: &Machine, bytes: u64, tier: Option<&str
 impl<'p> Predictor<'p> {
     /// Creates a predictor of a plan.
     pub fn new(plan: &'p PlanTree) -> Self {
-        Self { plan, executions: BTreeMap::new() }
+        Self { plan, executable: None, executions: BTreeMap::new() }
     }
 
     fn execution(&mut self, chunk: u64) -> Result<Arc<Execution>, PredictError> {
         if let Some(known) = self.executions.get(&chunk) {
             return Ok(Arc::clone(known));
         }
-        let new = Arc::new(record_execution(self.plan, chunk)?);
+        let executable = match &mut self.executable {
+            Some(executable) => executable,
+            none => none.insert(ExecutablePlan::new(self.plan)?),
+        };
+        let new = Arc::new(executable.record(chunk)?);
         self.executions.insert(chunk, Arc::clone(&new));
         Ok(new)
     }
@@ -208,6 +214,8 @@ fn continued(timeline: &Timeline, time_us: f64) -> Vec<Share> {
 #[cfg(test)]
 mod tests {
     use mscclpp_algorithms as algorithms;
+
+    use mscclpp_check::execution::record_execution;
 
     use super::*;
 

@@ -6,6 +6,9 @@
 
 mod recorder;
 
+use std::borrow::Cow;
+use std::fmt;
+
 use super::counted::representative;
 use super::dataflow::MemoryRecorder;
 use super::deadlock;
@@ -177,7 +180,7 @@ const MAX_RECORDS: usize = 1 << 25;
 /// * [`ExecutionError::TooLong`]: a plan with more than [`MAX_OPERATIONS`] operations, loops unrolled.
 /// * [`ExecutionError::TooLarge`]: buffers that are larger than the checks can address.
 pub fn record_execution(plan: &PlanTree, chunk_bytes: u64) -> Result<Execution, ExecutionError> {
-    Ok(record(plan, chunk_bytes, false)?.0)
+    ExecutablePlan::new(plan)?.record(chunk_bytes)
 }
 
 /// Executes a plan as [`record_execution`] does, and records what chunks hold: slices are nodes. `None` for plans that are too large
@@ -189,39 +192,70 @@ pub fn record_execution_with_memory(
     plan: &PlanTree,
     chunk_bytes: u64,
 ) -> Result<(Execution, Option<Memory>), ExecutionError> {
-    record(plan, chunk_bytes, true)
+    ExecutablePlan::new(plan)?.execute(chunk_bytes, true)
 }
 
-fn record(plan: &PlanTree, chunk_bytes: u64, with_memory: bool) -> Result<(Execution, Option<Memory>), ExecutionError> {
-    let plan = &*representative(plan);
-    shape::check(plan.into()).into_result(()).map_err(ExecutionError::Findings)?;
-    let instance = instances::one_of(plan);
-    let (view, num_instances) = match &instance {
-        Some(one) => (one.view(plan), one.view(plan).instances()),
-        None => (View::from(plan), 1),
-    };
-    let grain = u64::from(plan.buffer_alignment.max(1));
-    let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
-    let too_large = || ExecutionError::TooLarge { chunks: chunks.max().unwrap_or(0), chunk_bytes };
-    let size = Size::real(view, chunk_bytes / grain, grain).ok_or_else(too_large)?;
-    let operations = size.steps(view).saturating_add(view.operations() as u128);
-    if operations > u128::from(MAX_OPERATIONS) {
-        return Err(ExecutionError::TooLong { found: operations, limit: MAX_OPERATIONS });
+/// A plan that is executed at several message sizes: what is the same at all of them is found once.
+pub struct ExecutablePlan<'p> {
+    plan: Cow<'p, PlanTree>,
+    instance: Option<instances::Instance>,
+}
+
+impl fmt::Debug for ExecutablePlan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecutablePlan").field("plan", &self.plan.name).finish_non_exhaustive()
     }
-    let pairs = Pairs::of(view.plan);
-    let model = Model::of(view, &pairs, size);
-    let memory = if with_memory { MemoryRecorder::of(&model) } else { None };
-    let mut recorder = Recorder::new(&model, memory);
-    let mut machine = AbstractMachine::new(&model);
-    machine.run(&mut recorder);
-    if recorder.is_full() {
-        return Err(ExecutionError::TooLong { found: recorder.records() as u128, limit: MAX_RECORDS as u64 });
+}
+
+impl<'p> ExecutablePlan<'p> {
+    /// Prepares a plan: the [`representative`] of one whose sizes are counts.
+    ///
+    /// # Errors
+    /// [`ExecutionError::Findings`]: those of the rule `shape`.
+    pub fn new(plan: &'p PlanTree) -> Result<Self, ExecutionError> {
+        let plan = representative(plan);
+        shape::check((&*plan).into()).into_result(()).map_err(ExecutionError::Findings)?;
+        let instance = instances::one_of(&plan);
+        Ok(Self { plan, instance })
     }
-    if let Some(finding) = deadlock::check(&machine) {
-        return Err(ExecutionError::Findings(finding.into()));
+
+    /// Executes the plan with chunks of the given number of bytes.
+    ///
+    /// # Errors
+    /// Those of [`record_execution`], but for findings of the rule `shape`.
+    pub fn record(&self, chunk_bytes: u64) -> Result<Execution, ExecutionError> {
+        Ok(self.execute(chunk_bytes, false)?.0)
     }
-    let execution = Execution { num_instances, chunk_bytes, ..recorder.execution };
-    Ok((execution, recorder.memory.and_then(MemoryRecorder::finish)))
+
+    fn execute(&self, chunk_bytes: u64, with_memory: bool) -> Result<(Execution, Option<Memory>), ExecutionError> {
+        let plan = &*self.plan;
+        let (view, num_instances) = match &self.instance {
+            Some(one) => (one.view(plan), one.view(plan).instances()),
+            None => (View::from(plan), 1),
+        };
+        let grain = u64::from(plan.buffer_alignment.max(1));
+        let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
+        let too_large = || ExecutionError::TooLarge { chunks: chunks.max().unwrap_or(0), chunk_bytes };
+        let size = Size::real(view, chunk_bytes / grain, grain).ok_or_else(too_large)?;
+        let operations = size.steps(view).saturating_add(view.operations() as u128);
+        if operations > u128::from(MAX_OPERATIONS) {
+            return Err(ExecutionError::TooLong { found: operations, limit: MAX_OPERATIONS });
+        }
+        let pairs = Pairs::of(view.plan);
+        let model = Model::of(view, &pairs, size);
+        let memory = if with_memory { MemoryRecorder::of(&model) } else { None };
+        let mut recorder = Recorder::new(&model, memory);
+        let mut machine = AbstractMachine::new(&model);
+        machine.run(&mut recorder);
+        if recorder.is_full() {
+            return Err(ExecutionError::TooLong { found: recorder.records() as u128, limit: MAX_RECORDS as u64 });
+        }
+        if let Some(finding) = deadlock::check(&machine) {
+            return Err(ExecutionError::Findings(finding.into()));
+        }
+        let execution = Execution { num_instances, chunk_bytes, ..recorder.execution };
+        Ok((execution, recorder.memory.and_then(MemoryRecorder::finish)))
+    }
 }
 
 #[cfg(test)]

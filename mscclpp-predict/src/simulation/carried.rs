@@ -3,6 +3,7 @@
 use mscclpp_check::execution::Execution;
 
 use super::cost::Costs;
+use super::rates::Flow;
 use crate::error::PredictError;
 use crate::machine::{Constants, Machine};
 use crate::topology::Topology;
@@ -16,10 +17,11 @@ pub(crate) fn bytes_of_links(
     // Without constants, every transfer uses links for its own bytes alone, and nothing but links.
     let none = Constants::default();
     let mut costs = Costs::new(run, machine, topology, &none, 0.0)?;
+    let mut flow = Flow::default();
     let mut carried = vec![0.0; topology.edges.len()];
     for number in 0..run.nodes.len() {
-        let (_, flow) = costs.of(run, number)?;
-        for (resource, bytes) in flow.into_iter().flat_map(|flow| flow.uses) {
+        costs.of(run, number, &mut flow)?;
+        for &(resource, bytes) in &flow.uses {
             if let Some(all) = carried.get_mut(resource) {
                 *all += bytes;
             }

@@ -5,14 +5,15 @@ use mscclpp_plan::raw::OpClass;
 
 use super::paths::{Paths, ends, in_switch};
 use super::rates::Flow;
+use super::values::Values;
 use crate::error::PredictError;
 use crate::machine::{BYTES_PER_US, Constants, Machine};
 use crate::topology::Topology;
 
-/// The constants of a machine, with 0 for latencies and infinity for bandwidths that it does not have.
+/// Computes the costs of operations on a machine.
 pub(super) struct Costs<'m> {
     machine: &'m Machine,
-    constants: &'m Constants,
+    pub(super) values: Values,
     topology: &'m Topology,
     paths: Paths,
     /// Capacities in bytes per microsecond: links, then the memory of devices; then the number of processors, if ranks share them.
@@ -20,11 +21,30 @@ pub(super) struct Costs<'m> {
     /// The place of the processors among the capacities.
     processors: Option<usize>,
     has_memory: bool,
+    amounts: Amounts,
+}
+
+/// What the current operation uses.
+struct Amounts {
+    /// Operations that are one node of the execution.
     num_instances: f64,
-    /// Per resource, what the current operation uses.
-    amounts: Vec<f64>,
+    /// Per resource.
+    all: Vec<f64>,
     /// The resources that it uses.
     touched: Vec<usize>,
+}
+
+impl Amounts {
+    fn add(&mut self, resource: usize, bytes: f64) {
+        if bytes == 0.0 {
+            return;
+        }
+        let amount = &mut self.all[resource];
+        if *amount == 0.0 {
+            self.touched.push(resource);
+        }
+        *amount += bytes * self.num_instances;
+    }
 }
 
 impl<'m> Costs<'m> {
@@ -33,7 +53,7 @@ impl<'m> Costs<'m> {
         run: &Execution,
         machine: &'m Machine,
         topology: &'m Topology,
-        constants: &'m Constants,
+        constants: &Constants,
         bytes: f64,
     ) -> Result<Self, PredictError> {
         let cached = constants.get("cache_mib").is_some_and(|mib| bytes <= mib * f64::from(1 << 20));
@@ -49,15 +69,17 @@ impl<'m> Costs<'m> {
         let paths = if machine.one_device { Paths::default() } else { Paths::of(run, machine, topology)? };
         Ok(Self {
             machine,
-            constants,
+            values: Values::of(constants),
             topology,
             paths,
-            amounts: vec![0.0; capacities.len()],
-            touched: Vec::new(),
+            amounts: Amounts {
+                num_instances: f64::from(run.num_instances.max(1)),
+                all: vec![0.0; capacities.len()],
+                touched: Vec::new(),
+            },
             capacities,
             processors,
             has_memory: memory.is_some(),
-            num_instances: f64::from(run.num_instances.max(1)),
         })
     }
 
@@ -66,56 +88,47 @@ impl<'m> Costs<'m> {
         &self.capacities
     }
 
-    /// Returns a latency.
-    pub(super) fn us(&self, name: &str) -> f64 {
-        self.constants.get(name).unwrap_or(0.0)
-    }
-
-    /// Returns the microseconds of bytes at a bandwidth.
-    fn at(&self, bytes: f64, name: &str) -> f64 {
-        self.constants.get(name).map_or(0.0, |gb_per_s| bytes / (gb_per_s * BYTES_PER_US))
-    }
-
-    fn efficiency(&self, name: &str) -> f64 {
-        self.constants.get(name).unwrap_or(1.0)
-    }
-
-    /// Returns the fixed time of a node, and how it moves data.
-    pub(super) fn of(&mut self, run: &Execution, number: usize) -> Result<(f64, Option<Flow>), PredictError> {
-        let node = run.nodes[number];
+    /// Returns the fixed time of a node, and whether it moves data; `flow` receives how.
+    pub(super) fn of(&mut self, run: &Execution, number: usize, flow: &mut Flow) -> Result<(f64, bool), PredictError> {
+        let node = &run.nodes[number];
+        let values = &self.values;
         let fixed = match node.kind.class() {
             _ if node.opening => 0.0,
-            _ if node.transfer => self.us("proxy_us"),
-            OpClass::BlockSync | OpClass::Barrier => self.us("sync_us"),
-            _ => self.us("op_us"),
+            _ if node.transfer => values.proxy_us,
+            OpClass::BlockSync | OpClass::Barrier => values.sync_us,
+            _ => values.op_us,
         };
+        flow.uses.clear();
         let data = run.accesses(number);
         if data.is_empty() {
-            return Ok(self.flow(fixed, 0.0, Vec::new()));
+            return Ok(self.flow(fixed, 0.0, flow));
         }
-        let block_us = self.moves(&node, data)?;
-        let switched = data.iter().any(|access| in_switch(&node, access));
+        let block_us = self.moves(node, data)?;
+        let switched = data.iter().any(|access| in_switch(node, access));
+        let values = &self.values;
         let latency = match () {
             () if node.transfer => 0.0,
-            () if switched => self.us("multicast_us"),
-            () if data.iter().any(|access| access.owner != node.rank && !access.write) => self.us("load_us"),
-            () => self.us("local_us"),
+            () if switched => values.multicast_us,
+            () if data.iter().any(|access| access.owner != node.rank && !access.write) => values.load_us,
+            () => values.local_us,
         };
-        let amounts = &mut self.amounts;
-        let uses: Vec<_> = self.touched.drain(..).map(|at| (at, std::mem::take(&mut amounts[at]))).collect();
-        Ok(self.flow(fixed + latency, block_us, uses))
+        let Amounts { all, touched, .. } = &mut self.amounts;
+        flow.uses.extend(touched.drain(..).map(|at| (at, std::mem::take(&mut all[at]))));
+        Ok(self.flow(fixed + latency, block_us, flow))
     }
 
-    /// Returns the fixed time of a node, and how it progresses after it. Where ranks share processors, all that a thread block does takes
-    /// time of one.
-    fn flow(&self, mut fixed: f64, mut block_us: f64, mut uses: Vec<(usize, f64)>) -> (f64, Option<Flow>) {
+    /// Returns the fixed time of a node, and whether it progresses after it, at the speed of the flow. Where ranks share processors, all that a
+    /// thread block does takes time of one.
+    fn flow(&self, mut fixed: f64, mut block_us: f64, flow: &mut Flow) -> (f64, bool) {
         if let Some(processors) = self.processors {
             block_us += std::mem::take(&mut fixed);
-            uses.push((processors, block_us * self.num_instances));
+            flow.uses.push((processors, block_us * self.amounts.num_instances));
         }
-        let alone = uses.iter().map(|&(resource, amount)| amount / self.num_instances / self.capacities[resource]);
+        let per_instance = |amount: f64| amount / self.amounts.num_instances;
+        let alone = flow.uses.iter().map(|&(resource, amount)| per_instance(amount) / self.capacities[resource]);
         let alone_us = alone.fold(block_us, f64::max);
-        (fixed, (alone_us > 0.0).then(|| Flow { alone: 1.0 / alone_us, uses }))
+        flow.alone = 1.0 / alone_us;
+        (fixed, alone_us > 0.0)
     }
 
     /// Adds what accesses use, and returns how long the thread block or port takes for them.
@@ -125,7 +138,7 @@ impl<'m> Costs<'m> {
             let bytes = if access.packets { 2.0 } else { 1.0 } * access.bytes as f64;
             if self.has_memory {
                 let device = if self.machine.one_device { 0 } else { access.owner as usize };
-                self.add(self.topology.edges.len() + device, bytes);
+                self.amounts.add(self.topology.edges.len() + device, bytes);
             }
             if in_switch(node, access) {
                 self.switch(node.rank, access, bytes, &mut switched)?;
@@ -136,58 +149,46 @@ impl<'m> Costs<'m> {
                 self.send(node, access, bytes)?;
             }
             if node.kind.is_reduce() && !access.write {
-                block_us += self.at(access.bytes as f64, "block_sum_gb_per_s");
+                block_us += access.bytes as f64 / self.values.block.sum;
             }
+            let rates = &self.values.block;
             block_us += match () {
                 () if node.transfer && !access.write => 0.0,
-                () if node.transfer => self.at(bytes, "transfer_gb_per_s"),
-                () if access.packets => self.at(bytes, "block_packet_gb_per_s"),
-                () if remote && access.write => self.at(bytes, "block_put_gb_per_s"),
-                () if remote => self.at(bytes, "block_get_gb_per_s"),
-                () => self.at(bytes, "block_local_gb_per_s"),
+                () if node.transfer => bytes / rates.transfer,
+                () if access.packets => bytes / rates.packet,
+                () if remote && access.write => bytes / rates.put,
+                () if remote => bytes / rates.get,
+                () => bytes / rates.local,
             };
         }
         let [loads, stores] = switched;
-        Ok(block_us + self.at(loads, "block_reduce_gb_per_s") + self.at(stores, "block_multicast_gb_per_s"))
-    }
-
-    /// Adds to what the current operation uses of a resource.
-    fn add(&mut self, resource: usize, bytes: f64) {
-        if bytes == 0.0 {
-            return;
-        }
-        let amount = &mut self.amounts[resource];
-        if *amount == 0.0 {
-            self.touched.push(resource);
-        }
-        *amount += bytes * self.num_instances;
+        Ok(block_us + loads / self.values.block.reduce + stores / self.values.block.multicast)
     }
 
     /// Adds the links of an access to another rank. Thread blocks do not run in step, so a part of all loads and stores passes links as
     /// if they were on all peers at once.
     fn send(&mut self, node: &Node, access: &MovedData, bytes: f64) -> Result<(), PredictError> {
-        let efficiency = self.efficiency(match () {
-            () if node.transfer => "port_efficiency",
-            () if access.packets => "packet_efficiency",
-            () if access.write => "put_efficiency",
-            () => "get_efficiency",
-        });
-        let spread = if node.transfer {
-            0.0
-        } else {
-            self.same_node(node.rank, access.owner)?;
-            self.constants.get("spread").unwrap_or(0.0)
+        let Values { efficiency, spread, .. } = &self.values;
+        let efficiency = match () {
+            () if node.transfer => efficiency.port,
+            () if access.packets => efficiency.packet,
+            () if access.write => efficiency.put,
+            () => efficiency.get,
         };
-        let paths = std::mem::take(&mut self.paths);
+        let spread = if node.transfer { 0.0 } else { *spread };
+        if !node.transfer {
+            self.same_node(node.rank, access.owner)?;
+        }
         let (from, to) = ends(node.rank, access);
+        let amounts = &mut self.amounts;
         if spread < 1.0 {
-            paths.between(from, to).iter().for_each(|&link| self.add(link, bytes * (1.0 - spread) / efficiency));
+            let between = self.paths.between(from, to).iter();
+            between.for_each(|&link| amounts.add(link, bytes * (1.0 - spread) / efficiency));
         }
         if spread > 0.0 {
-            let all = paths.of_all(node.rank, access.write).iter();
-            all.for_each(|&(link, part)| self.add(link, bytes * spread * part / efficiency));
+            let all = self.paths.of_all(node.rank, access.write).iter();
+            all.for_each(|&(link, part)| amounts.add(link, bytes * spread * part / efficiency));
         }
-        self.paths = paths;
         Ok(())
     }
 
@@ -203,13 +204,15 @@ impl<'m> Costs<'m> {
             return Err(PredictError::NoMulticast { machine: self.machine.name.clone(), rank });
         }
         self.same_node(rank, access.owner)?;
-        let efficiency = self.efficiency("switch_efficiency");
-        self.add(self.switch_link(access.owner, access.write)?, bytes / efficiency);
+        let efficiency = self.values.efficiency.switch;
+        let link = self.switch_link(access.owner, access.write)?;
+        self.amounts.add(link, bytes / efficiency);
         let once = &mut switched[usize::from(access.write)];
         // The part of the calling rank passes its links once, whatever the number of ranks.
         if *once == 0.0 {
             *once = bytes;
-            self.add(self.switch_link(rank, !access.write)?, bytes / efficiency);
+            let link = self.switch_link(rank, !access.write)?;
+            self.amounts.add(link, bytes / efficiency);
         }
         Ok(())
     }
@@ -237,11 +240,11 @@ impl<'m> Costs<'m> {
     pub(super) fn latency(&self, from: &Node, to: &Node, why: Dependency) -> f64 {
         let across = self.topology.node_of[from.rank as usize] != self.topology.node_of[to.rank as usize];
         match why {
-            Dependency::Signal | Dependency::Packets if from.transfer && across => self.us("network_us"),
-            Dependency::Signal | Dependency::Packets if from.transfer => self.us("port_us"),
-            Dependency::Signal => self.us("signal_us"),
-            Dependency::Packets => self.us("packet_us"),
-            Dependency::Release => self.us("semaphore_us"),
+            Dependency::Signal | Dependency::Packets if from.transfer && across => self.values.network_us,
+            Dependency::Signal | Dependency::Packets if from.transfer => self.values.port_us,
+            Dependency::Signal => self.values.signal_us,
+            Dependency::Packets => self.values.packet_us,
+            Dependency::Release => self.values.semaphore_us,
             Dependency::Order | Dependency::Flush | Dependency::Barrier | Dependency::Post => 0.0,
         }
     }

@@ -9,12 +9,11 @@ mod cost;
 mod dependents;
 mod moving;
 mod paths;
+mod queue;
 mod rates;
 mod release;
 mod timeline;
-
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+mod values;
 
 use mscclpp_check::execution::Execution;
 
@@ -22,35 +21,17 @@ pub(crate) use self::carried::bytes_of_links;
 use self::cost::Costs;
 use self::dependents::Dependents;
 use self::moving::Moving;
-use self::rates::Flow;
+use self::queue::Queue;
 use self::release::Releases;
 pub use self::timeline::{Cause, Span, Timeline};
 use crate::error::PredictError;
 use crate::machine::{Constants, Machine};
 use crate::topology::Topology;
 
-/// An event of the simulation: the earliest first, then the lowest node.
-#[derive(PartialEq)]
-struct Event {
-    time: f64,
-    node: u32,
-    /// Whether the fixed part of the node has passed; otherwise the node is ready.
-    moves: bool,
-}
-
-impl Eq for Event {}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.node.cmp(&self.node)).then(other.moves.cmp(&self.moves))
-    }
-}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
+// What happens to a node at a time: everything for which it waits is visible, or its fixed part has passed, after which it moves no data,
+// or that of the flow in the slot with this number.
+const READY: u32 = u32::MAX;
+const NO_DATA: u32 = u32::MAX - 1;
 
 /// Time within which ends of flows are one event, relative to the time so far: rounding must not separate equal flows.
 const SAME_TIME: f64 = 1e-9;
@@ -69,20 +50,19 @@ pub(crate) fn simulate(
     mut usage: Option<&mut Usage>,
 ) -> Result<Timeline, PredictError> {
     let mut costs = Costs::new(run, machine, topology, constants, bytes)?;
-    let launch = costs.us("launch_us");
+    let launch = costs.values.launch_us;
     let dependents = Dependents::of(run);
     // Ranks on one device share its cache.
-    let releases = Releases::of(run, if machine.one_device { 0.0 } else { costs.us("signal_us") });
+    let releases = Releases::of(run, if machine.one_device { 0.0 } else { costs.values.signal_us });
     let mut missing: Vec<u32> = (0..run.nodes.len()).map(|node| run.dependencies(node).len() as u32).collect();
     let mut spans = vec![Span { start: launch, moves: launch, end: launch, after: None }; run.nodes.len()];
-    let mut events: BinaryHeap<Event> = BinaryHeap::new();
+    let mut events = Queue::default();
     let first = (0..).zip(&missing).filter(|(_, missing)| **missing == 0);
-    events.extend(first.map(|(node, _)| Event { time: launch, node, moves: false }));
+    events.replace(first.map(|(node, _)| (launch, node, READY)));
     let mut moving = Moving::new(costs.capacities().to_vec());
-    let mut pending: Vec<Option<Flow>> = vec![None; run.nodes.len()];
     let (mut now, mut until) = (launch, launch);
     loop {
-        let mut time = events.peek().map_or(f64::INFINITY, |event| event.time);
+        let mut time = events.first().map_or(f64::INFINITY, |(time, _, _)| time);
         if time > until {
             // All that starts or ends at the last time has done so.
             moving.share(now);
@@ -97,21 +77,27 @@ pub(crate) fn simulate(
         now = now.max(time);
         until = now + SAME_TIME * now.max(1.0);
         let mut ended = moving.end(until);
-        while let Some(Event { node, moves, .. }) = events.peek().filter(|event| event.time <= until) {
-            let (node, moves) = (*node, *moves);
+        while let Some((_, node, what)) = events.first().filter(|(time, _, _)| *time <= until) {
             events.pop();
             let span = &mut spans[node as usize];
-            if !moves {
-                span.start = now;
-                let (fixed, flow) = costs.of(run, node as usize)?;
-                pending[node as usize] = flow;
-                events.push(Event { time: now + fixed, node, moves: true });
-                continue;
-            }
-            span.moves = now;
-            match pending[node as usize].take() {
-                Some(flow) => moving.start(now, node, flow),
-                None => ended.push(node),
+            match what {
+                READY => {
+                    span.start = now;
+                    let (slot, flow) = moving.prepare();
+                    let (fixed, moves) = costs.of(run, node as usize, flow)?;
+                    if !moves {
+                        moving.cancel(slot);
+                    }
+                    events.push(now + fixed, node, if moves { slot } else { NO_DATA });
+                }
+                NO_DATA => {
+                    span.moves = now;
+                    ended.push(node);
+                }
+                slot => {
+                    span.moves = now;
+                    moving.start(now, node, slot);
+                }
             }
         }
         for node in ended {
@@ -131,7 +117,7 @@ pub(crate) fn simulate(
                         let span = &mut spans[waiter as usize];
                         (span.start, span.after) = (time, Some(store));
                     }
-                    events.push(Event { time: spans[waiter as usize].start, node: waiter, moves: false });
+                    events.push(spans[waiter as usize].start, waiter, READY);
                 }
             }
         }

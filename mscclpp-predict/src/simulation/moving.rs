@@ -3,14 +3,13 @@
 //! Speeds change only when a flow starts or ends, and only of flows that share resources with it, or with flows whose speeds
 //! change, where these resources are in demand beyond their capacity.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-
 use super::Usage;
+use super::queue::Queue;
 use super::rates::{FairShare, Flow};
 
-/// A flow at a speed.
+/// A flow at a speed. Slots are used again, so that flows keep their memory.
 struct Active {
+    /// Its node, or none.
     node: u32,
     flow: Flow,
     /// What was left of it at a time.
@@ -21,25 +20,12 @@ struct Active {
     end: f64,
 }
 
-/// A possible end of a flow, the earliest first, then the lowest node.
-#[derive(PartialEq)]
-struct End {
-    time: f64,
-    node: u32,
-    slot: u32,
-}
+/// The node of a slot without a flow that moves: an execution has fewer nodes.
+const NO_NODE: u32 = u32::MAX;
 
-impl Eq for End {}
-
-impl Ord for End {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.node.cmp(&self.node))
-    }
-}
-
-impl PartialOrd for End {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+impl Default for Active {
+    fn default() -> Self {
+        Self { node: NO_NODE, flow: Flow::default(), rest: 0.0, since: 0.0, speed: 0.0, end: f64::INFINITY }
     }
 }
 
@@ -62,15 +48,18 @@ const SAME_PART: f64 = 1e-6;
 /// All flows that move data.
 pub(super) struct Moving {
     share: FairShare,
-    active: Vec<Option<Active>>,
+    slots: Vec<Active>,
     free: Vec<u32>,
     /// Per resource, the flows that use it, those that have ended since the last share included, and whether they exceeded it then.
     users: Vec<Vec<User>>,
     exceeded: Vec<bool>,
-    ends: BinaryHeap<End>,
+    /// Possible ends of flows with their slots; those at other times than the flow's own end are outdated.
+    ends: Queue,
     /// Flows that have started, and resources of flows that have ended, since the last share.
     started: Vec<u32>,
     left: Vec<usize>,
+    /// Resources that flows exceed, during a share.
+    limited: Vec<usize>,
     /// Per resource and flow, the last share that has seen it.
     seen_resources: Vec<u32>,
     seen_flows: Vec<u32>,
@@ -82,39 +71,51 @@ impl Moving {
         let count = capacities.len();
         Self {
             share: FairShare::new(capacities),
-            active: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
             users: vec![Vec::new(); count],
             exceeded: vec![false; count],
-            ends: BinaryHeap::new(),
+            ends: Queue::default(),
             started: Vec::new(),
             left: Vec::new(),
+            limited: Vec::new(),
             seen_resources: vec![0; count],
             seen_flows: Vec::new(),
             round: 0,
         }
     }
 
-    /// Starts to move the data of a node.
-    pub(super) fn start(&mut self, now: f64, node: u32, flow: Flow) {
-        let slot = self.free.pop().unwrap_or(self.active.len() as u32);
-        if slot as usize == self.active.len() {
-            self.active.push(None);
+    /// Returns a slot for a flow that is about to start, with the flow to fill in.
+    pub(super) fn prepare(&mut self) -> (u32, &mut Flow) {
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        if slot as usize == self.slots.len() {
+            self.slots.push(Active::default());
             self.seen_flows.push(0);
         }
-        for &(resource, amount) in &flow.uses {
-            self.users[resource].push(User { slot, node, rate: amount * flow.alone });
+        (slot, &mut self.slots[slot as usize].flow)
+    }
+
+    /// Frees a slot whose flow does not start.
+    pub(super) fn cancel(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+
+    /// Starts to move the data of a node, with the flow of a slot.
+    pub(super) fn start(&mut self, now: f64, node: u32, slot: u32) {
+        let active = &mut self.slots[slot as usize];
+        for &(resource, amount) in &active.flow.uses {
+            self.users[resource].push(User { slot, node, rate: amount * active.flow.alone });
         }
         self.started.push(slot);
-        self.active[slot as usize] = Some(Active { node, flow, rest: 1.0, since: now, speed: 0.0, end: f64::INFINITY });
+        (active.node, active.rest, active.since, active.speed, active.end) = (node, 1.0, now, 0.0, f64::INFINITY);
     }
 
     /// Returns when the next flow ends, if no other one starts before.
     pub(super) fn next_end(&mut self) -> Option<f64> {
-        while let Some(end) = self.ends.peek() {
-            let active = self.active[end.slot as usize].as_ref();
-            if active.is_some_and(|active| active.node == end.node && active.end == end.time) {
-                return Some(end.time);
+        while let Some((time, node, slot)) = self.ends.first() {
+            let active = &self.slots[slot as usize];
+            if active.node == node && active.end == time {
+                return Some(time);
             }
             self.ends.pop();
         }
@@ -125,8 +126,10 @@ impl Moving {
     pub(super) fn end(&mut self, until: f64) -> Vec<u32> {
         let mut ended = Vec::new();
         while self.next_end().is_some_and(|time| time <= until) {
-            let Some(End { slot, node, .. }) = self.ends.pop() else { break };
-            let Some(active) = self.active[slot as usize].take() else { continue };
+            let Some((_, node, slot)) = self.ends.first() else { break };
+            self.ends.pop();
+            let active = &mut self.slots[slot as usize];
+            active.node = NO_NODE;
             self.left.extend(active.flow.uses.iter().map(|(resource, _)| *resource));
             self.free.push(slot);
             ended.push(node);
@@ -142,7 +145,7 @@ impl Moving {
         }
         self.round += 1;
         let (mut slots, mut open) = (std::mem::take(&mut self.started), std::mem::take(&mut self.left));
-        let mut resources = Vec::new();
+        let mut resources = std::mem::take(&mut self.limited);
         for &slot in &slots {
             self.seen_flows[slot as usize] = self.round;
             open.extend(self.resources(slot));
@@ -151,10 +154,8 @@ impl Moving {
             if std::mem::replace(&mut self.seen_resources[resource], self.round) == self.round {
                 continue;
             }
-            let active = &self.active;
-            let moves =
-                |user: &User| active[user.slot as usize].as_ref().is_some_and(|active| active.node == user.node);
-            self.users[resource].retain(moves);
+            let all = &self.slots;
+            self.users[resource].retain(|user| all[user.slot as usize].node == user.node);
             let before = self.exceeded[resource];
             let exceeds = self.share.exceeds(resource, self.users[resource].iter().map(|user| user.rate).sum());
             self.exceeded[resource] = exceeds;
@@ -172,13 +173,12 @@ impl Moving {
                 }
             }
         }
-        let flows: Vec<&Flow> =
-            slots.iter().filter_map(|slot| self.active[*slot as usize].as_ref().map(|active| &active.flow)).collect();
-        let factors = self.share.factors(&flows, &resources);
+        let flow_of = |place: usize| &self.slots[slots[place] as usize].flow;
+        let factors = self.share.factors(slots.len(), flow_of, &resources);
         // If most ends change, a new heap is faster than many insertions, and drops the old ends.
-        let rebuilds = slots.len() >= self.active.len() / REBUILD;
+        let rebuilds = slots.len() >= self.slots.len() / REBUILD;
         for (&slot, factor) in slots.iter().zip(factors) {
-            let Some(active) = self.active[slot as usize].as_mut() else { continue };
+            let active = &mut self.slots[slot as usize];
             let speed = (active.flow.alone * factor).max(f64::MIN_POSITIVE);
             if speed == active.speed {
                 continue;
@@ -186,23 +186,22 @@ impl Moving {
             active.rest = (active.rest - (now - active.since) * active.speed).max(0.0);
             (active.since, active.speed, active.end) = (now, speed, now + active.rest / speed);
             if !rebuilds {
-                self.ends.push(End { time: active.end, node: active.node, slot });
+                self.ends.push(active.end, active.node, slot);
             }
         }
         if rebuilds {
-            let mut ends = std::mem::take(&mut self.ends).into_vec();
-            ends.clear();
-            ends.extend((0..).zip(&self.active).filter_map(|(slot, active)| {
-                active.as_ref().map(|active| End { time: active.end, node: active.node, slot })
-            }));
-            self.ends = BinaryHeap::from(ends);
+            let active = (0..).zip(&self.slots).filter(|(_, active)| active.node != NO_NODE);
+            self.ends.replace(active.map(|(slot, active)| (active.end, active.node, slot)));
         }
+        slots.clear();
+        resources.clear();
+        (self.started, self.left, self.limited) = (slots, open, resources);
     }
 
     /// Adds the current use of resources to those before, where it has changed.
     pub(super) fn record(&self, now: f64, capacities: &[f64], usage: &mut Usage) {
         let mut used = vec![0.0; capacities.len()];
-        for active in self.active.iter().flatten() {
+        for active in self.slots.iter().filter(|active| active.node != NO_NODE) {
             active.flow.uses.iter().for_each(|&(resource, amount)| used[resource] += amount * active.speed);
         }
         usage.resize_with(capacities.len(), Vec::new);
@@ -216,7 +215,6 @@ impl Moving {
 
     /// Returns the resources of a flow.
     fn resources(&self, slot: u32) -> impl Iterator<Item = usize> {
-        let active = self.active[slot as usize].as_ref();
-        active.into_iter().flat_map(|active| active.flow.uses.iter().map(|(resource, _)| *resource))
+        self.slots[slot as usize].flow.uses.iter().map(|(resource, _)| *resource)
     }
 }

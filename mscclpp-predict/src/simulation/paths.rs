@@ -11,11 +11,56 @@ use crate::topology::Topology;
 /// Links, and the part of the bytes that passes each.
 pub(super) type Parts = Vec<(usize, f64)>;
 
+/// Senders and receivers that occur, numbered.
+#[derive(Default)]
+struct Pairs {
+    /// Per sender that occurs, the numbers of its pairs by receiver.
+    rows: Vec<Vec<u32>>,
+    count: u32,
+}
+
+/// Number of a pair that does not occur.
+const NONE: u32 = u32::MAX;
+
+impl Pairs {
+    fn new(num_ranks: usize) -> Self {
+        Self { rows: vec![Vec::new(); num_ranks], count: 0 }
+    }
+
+    /// Returns the number of a pair, a new one if it has none.
+    fn add(&mut self, (from, to): (u32, u32)) -> usize {
+        let ranks = self.rows.len();
+        let row = &mut self.rows[from as usize];
+        if row.is_empty() {
+            row.resize(ranks, NONE);
+        }
+        let number = &mut row[to as usize];
+        if *number == NONE {
+            *number = self.count;
+            self.count += 1;
+        }
+        *number as usize
+    }
+
+    fn get(&self, from: u32, to: u32) -> Option<usize> {
+        let number = *self.rows.get(from as usize)?.get(to as usize)?;
+        (number != NONE).then_some(number as usize)
+    }
+
+    /// Returns all pairs with their numbers, by sender and receiver.
+    fn all(&self) -> impl Iterator<Item = (u32, u32, usize)> {
+        let rows = (0..).zip(&self.rows);
+        let all = rows.flat_map(|(from, row)| (0..).zip(row).map(move |(to, number)| (from, to, *number)));
+        all.filter(|(_, _, number)| *number != NONE).map(|(from, to, number)| (from, to, number as usize))
+    }
+}
+
 /// The links between the ranks of an execution.
 #[derive(Default)]
 pub(super) struct Paths {
-    /// Per sender and receiver that occur, the links from one to the other.
-    between: BTreeMap<(u32, u32), Vec<usize>>,
+    pairs: Pairs,
+    /// Per pair, the links from one to the other.
+    between: Vec<Vec<usize>>,
     /// Per rank, for its loads and for its stores on other ranks: the parts of all of them that pass each link.
     spread: Vec<[Parts; 2]>,
     /// Per rank, the link from its switch, and the one to it.
@@ -36,44 +81,46 @@ pub(super) fn ends(rank: u32, access: &MovedData) -> (u32, u32) {
 impl Paths {
     /// Finds the links that an execution uses.
     pub(super) fn of(run: &Execution, machine: &Machine, topology: &Topology) -> Result<Self, PredictError> {
-        let mut paths = Self::default();
+        let mut pairs = Pairs::new(topology.num_ranks);
         // Per pair, the bytes of loads and of stores.
-        let mut used: BTreeMap<(u32, u32), [f64; 2]> = BTreeMap::new();
+        let mut used: Vec<[f64; 2]> = Vec::new();
         for (number, node) in run.nodes.iter().enumerate() {
             let remote = run.accesses(number).iter().filter(|access| access.owner != node.rank);
             for access in remote.filter(|access| !in_switch(node, access)) {
-                let bytes = used.entry(ends(node.rank, access)).or_default();
+                let pair = pairs.add(ends(node.rank, access));
+                used.resize(used.len().max(pair + 1), [0.0; 2]);
                 if !node.transfer {
-                    bytes[usize::from(access.write)] += access.bytes as f64;
+                    used[pair][usize::from(access.write)] += access.bytes as f64;
                 }
             }
         }
+        let mut between = vec![Vec::new(); used.len()];
         let mut routes = (None, Vec::new());
-        for &(from, to) in used.keys() {
+        for (from, to, pair) in pairs.all() {
             if routes.0 != Some(from) {
                 routes = (Some(from), topology.routes(from as usize));
             }
             let no_route = || PredictError::NoRoute { machine: machine.name.clone(), from, to };
-            let route = routes.1.get_mut(to as usize).and_then(Option::take).ok_or_else(no_route)?;
-            paths.between.insert((from, to), route);
+            between[pair] = routes.1.get_mut(to as usize).and_then(Option::take).ok_or_else(no_route)?;
         }
+        let switch = (0..topology.num_ranks).map(|rank| switch_links(topology, rank)).collect();
+        let mut paths = Self { pairs, between, spread: Vec::new(), switch };
         paths.spread(&used, topology.num_ranks);
-        paths.switch = (0..topology.num_ranks).map(|rank| switch_links(topology, rank)).collect();
         Ok(paths)
     }
 
     /// Computes the parts of the loads and stores of every rank that pass each link.
-    fn spread(&mut self, used: &BTreeMap<(u32, u32), [f64; 2]>, num_ranks: usize) {
+    fn spread(&mut self, used: &[[f64; 2]], num_ranks: usize) {
         let mut totals = vec![[0.0; 2]; num_ranks];
-        for (&(from, to), bytes) in used {
-            totals[to as usize][0] += bytes[0];
-            totals[from as usize][1] += bytes[1];
+        for (from, to, pair) in self.pairs.all() {
+            totals[to as usize][0] += used[pair][0];
+            totals[from as usize][1] += used[pair][1];
         }
         let mut parts: Vec<[BTreeMap<usize, f64>; 2]> = vec![Default::default(); num_ranks];
-        for (&(from, to), bytes) in used {
+        for (from, to, pair) in self.pairs.all() {
             for (side, rank) in [(0, to as usize), (1, from as usize)] {
-                for &link in self.between[&(from, to)].iter().filter(|_| bytes[side] > 0.0) {
-                    *parts[rank][side].entry(link).or_default() += bytes[side] / totals[rank][side];
+                for &link in self.between[pair].iter().filter(|_| used[pair][side] > 0.0) {
+                    *parts[rank][side].entry(link).or_default() += used[pair][side] / totals[rank][side];
                 }
             }
         }
@@ -82,7 +129,7 @@ impl Paths {
 
     /// Returns the links from one rank to another one.
     pub(super) fn between(&self, from: u32, to: u32) -> &[usize] {
-        self.between.get(&(from, to)).map_or(&[], Vec::as_slice)
+        self.pairs.get(from, to).map_or(&[], |pair| &self.between[pair])
     }
 
     /// Returns the parts of a rank's loads or stores that pass each link.

@@ -1,10 +1,10 @@
 //! Fair shares of resources.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Something that progresses from 0 to 1, alone at its own speed, and slower where resources are shared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
     /// Progress per microsecond without other flows.
     pub(super) alone: f64,
@@ -12,42 +12,51 @@ pub(super) struct Flow {
     pub(super) uses: Vec<(usize, f64)>,
 }
 
-/// A resource whose flows at most progress at a factor of their own speeds: the lowest factor first, then the lowest resource.
-#[derive(PartialEq)]
-struct Limit {
-    factor: f64,
-    resource: usize,
+/// A resource and the factor of their own speeds at which its flows at most progress, as one integer: the lowest factor first, then the
+/// lowest resource.
+type Limit = Reverse<u128>;
+
+fn limit(factor: f64, resource: usize) -> Limit {
+    // As `f64::total_cmp` does: negative numbers, which are rounding, have the reverse order of their bits.
+    let bits = factor.to_bits();
+    let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+    Reverse(u128::from(ordered) << 64 | resource as u128)
 }
 
-impl Eq for Limit {}
-
-impl Ord for Limit {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.factor.total_cmp(&self.factor).then(other.resource.cmp(&self.resource))
-    }
+fn factor_of(Reverse(limit): Limit) -> f64 {
+    let ordered = (limit >> 64) as u64;
+    f64::from_bits(if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered })
 }
 
-impl PartialOrd for Limit {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Computes fair speeds. All vectors are per resource.
+/// Computes fair speeds. Vectors keep their memory between calls.
 #[derive(Debug)]
 pub(super) struct FairShare {
     capacities: Vec<f64>,
-    /// What flows that have no speed yet would use, and what the others leave of the capacity.
+    /// Per resource, whether it has a limit, what flows that have no speed yet would use, and what the others leave of the capacity.
+    limited: Vec<bool>,
     demand: Vec<f64>,
     left: Vec<f64>,
-    /// The flows that have no speed yet, as positions in the list.
+    /// Per resource, the flows that have no speed yet.
     flows: Vec<Vec<u32>>,
+    limits: BinaryHeap<Limit>,
+    factors: Vec<f64>,
 }
+
+/// Factor of a flow that has no speed yet.
+const NONE: f64 = -1.0;
 
 impl FairShare {
     pub(super) fn new(capacities: Vec<f64>) -> Self {
         let count = capacities.len();
-        Self { capacities, demand: vec![0.0; count], left: vec![0.0; count], flows: vec![Vec::new(); count] }
+        Self {
+            capacities,
+            limited: vec![false; count],
+            demand: vec![0.0; count],
+            left: vec![0.0; count],
+            flows: vec![Vec::new(); count],
+            limits: BinaryHeap::new(),
+            factors: Vec::new(),
+        }
     }
 
     /// Returns whether flows that together use this much per microsecond, alone, exceed a resource.
@@ -58,49 +67,61 @@ impl FairShare {
     /// Returns the factor of its own speed at which every flow progresses, so that none of the given resources exceeds its capacity.
     /// All flows of a saturated resource are slowed down by one factor, and flows that are slowed down less elsewhere use
     /// what others leave (max-min fairness). Other resources have no limit.
-    pub(super) fn factors(&mut self, flows: &[&Flow], resources: &[usize]) -> Vec<f64> {
+    pub(super) fn factors<'f>(
+        &mut self,
+        count: usize,
+        flow_of: impl Fn(usize) -> &'f Flow,
+        resources: &[usize],
+    ) -> &[f64] {
         for &resource in resources {
             (self.demand[resource], self.left[resource]) = (0.0, self.capacities[resource]);
-            self.flows[resource].clear();
+            self.limited[resource] = true;
         }
-        // Entries of other resources are not read.
-        for (number, flow) in (0..).zip(flows) {
-            for &(resource, amount) in &flow.uses {
+        for (number, flow) in (0..count).map(|number| (number as u32, flow_of(number))) {
+            for &(resource, amount) in flow.uses.iter().filter(|(resource, _)| self.limited[*resource]) {
                 self.demand[resource] += amount * flow.alone;
                 self.flows[resource].push(number);
             }
         }
-        let limit =
-            |share: &Self, resource: usize| Limit { factor: share.left[resource] / share.demand[resource], resource };
-        let mut limits: BinaryHeap<Limit> = resources.iter().map(|&resource| limit(self, resource)).collect();
-        let mut factors = vec![None; flows.len()];
+        self.factors.clear();
+        self.factors.resize(count, NONE);
+        self.limits.clear();
+        self.limits.extend(resources.iter().map(|&at| limit(self.left[at] / self.demand[at], at)));
         // Factors of resources only grow while flows get their speeds; what rounding takes from them is undone.
-        let mut min = 0.0_f64;
-        while let Some(Limit { factor, resource }) = limits.pop().filter(|limit| limit.factor < 1.0) {
-            if self.flows[resource].iter().all(|flow| factors[*flow as usize].is_some()) {
-                continue;
-            }
-            let current = limit(self, resource);
-            if current.factor > factor {
-                limits.push(current);
-                continue;
-            }
-            min = min.max(factor);
-            for number in std::mem::take(&mut self.flows[resource]) {
-                if factors[number as usize].is_some() {
+        let (mut min, one) = (0.0_f64, limit(1.0, 0));
+        while let Some(lowest) = self.limits.pop().filter(|lowest| *lowest > one) {
+            let resource = lowest.0 as u64 as usize;
+            let flows = std::mem::take(&mut self.flows[resource]);
+            if flows.iter().any(|flow| self.factors[*flow as usize] == NONE) {
+                let factor = self.left[resource] / self.demand[resource];
+                let current = limit(factor, resource);
+                if current < lowest {
+                    self.limits.push(current);
+                    self.flows[resource] = flows;
                     continue;
                 }
-                factors[number as usize] = Some(min);
-                let flow = flows[number as usize];
-                for &(used, amount) in &flow.uses {
-                    self.demand[used] -= amount * flow.alone;
-                    self.left[used] -= amount * flow.alone * min;
+                // The factor of the entry: rounding may have lowered the current one.
+                min = min.max(factor_of(lowest));
+                for &number in &flows {
+                    if self.factors[number as usize] != NONE {
+                        continue;
+                    }
+                    self.factors[number as usize] = min;
+                    let flow = flow_of(number as usize);
+                    for &(used, amount) in flow.uses.iter().filter(|(used, _)| self.limited[*used]) {
+                        self.demand[used] -= amount * flow.alone;
+                        self.left[used] -= amount * flow.alone * min;
+                    }
                 }
             }
+            self.flows[resource] = flows;
         }
-        // Vectors of resources that are not given are not cleared at the start.
-        flows.iter().flat_map(|flow| &flow.uses).for_each(|&(resource, _)| self.flows[resource].clear());
-        factors.into_iter().map(|factor| factor.unwrap_or(1.0)).collect()
+        for &resource in resources {
+            self.limited[resource] = false;
+            self.flows[resource].clear();
+        }
+        self.factors.iter_mut().filter(|factor| **factor == NONE).for_each(|factor| *factor = 1.0);
+        &self.factors
     }
 }
 
@@ -113,7 +134,8 @@ mod tests {
         let flow = |alone, uses: &[(usize, f64)]| Flow { alone, uses: uses.to_vec() };
         let factors = |flows: &[Flow], capacities: &[f64]| {
             let all: Vec<usize> = (0..capacities.len()).collect();
-            FairShare::new(capacities.to_vec()).factors(&flows.iter().collect::<Vec<_>>(), &all)
+            let mut share = FairShare::new(capacities.to_vec());
+            share.factors(flows.len(), |number| &flows[number], &all).to_vec()
         };
         // Two flows want all of resource 0; one of them is limited to a quarter by resource 1.
         let flows = [flow(1.0, &[(0, 100.0)]), flow(1.0, &[(0, 100.0), (1, 100.0)])];
