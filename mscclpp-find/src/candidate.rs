@@ -83,7 +83,7 @@ impl Candidate {
         match &self.origin {
             Origin::Builtin { parallel_blocks, .. } => format!("blocks {parallel_blocks}"),
             Origin::Trees { trees, spec, windows: Windows { unit, gets } } => {
-                let sides = match (trees.has_results(), gets) {
+                let sides = match (trees.can_get(), gets) {
                     (false, _) => "",
                     (true, false) => ", parents put",
                     (true, true) => ", children get",

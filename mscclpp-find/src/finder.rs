@@ -94,7 +94,7 @@ impl<'m> Finder<'m> {
     /// Collects all candidates for a request: none for more than 512 ranks, or more than the machine has, which [`rank`](Self::rank) reports.
     ///
     /// # Cost
-    /// Trees are packed for up to 64 ranks of one node with at most 512 ranks, switches and hosts, with a number of maximum
+    /// Trees are packed for up to 64 ranks, of one node unless all trees have one root, and at most 512 ranks, switches and hosts, with a number of maximum
     /// flows that grows with the square of the ranks.
     pub fn new(request: Request<'m>) -> Self {
         Self::collect(request, |request| [packed::candidates(request), families::candidates(request)].concat())

@@ -13,8 +13,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Candidates are the built-in algorithms with different numbers of thread blocks, and, for long messages within a node, trees that are packed on the
-//! machine's links. The timing model ranks them, and the checks, which share nothing with the finder, accept each one that is returned. Equal
+//! Candidates are the built-in algorithms with different numbers of thread blocks, and, for long messages within a node and for those of one root, trees that are packed
+//! on the machine's links. The timing model ranks them, and the checks, which share nothing with the finder, accept each one that is returned. Equal
 //! arguments give equal results.
 
 #![forbid(unsafe_code)]

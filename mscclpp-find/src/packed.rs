@@ -23,7 +23,7 @@ pub(crate) fn candidates(request: &Request) -> Vec<Origin> {
         }
         let trees = Arc::new(trees);
         for (instances, unit) in instances.flat_map(|instances| UNITS.map(|unit| (instances, unit))) {
-            let sides = [false, true].into_iter().filter(|gets| !gets || trees.has_results());
+            let sides = [false, true].into_iter().filter(|gets| !gets || trees.can_get());
             all.extend(sides.map(|gets| {
                 let mut spec = trees.spec(&format!("{}_trees", request.kind.name()), instances);
                 spec.collective.in_place = in_place;

@@ -11,13 +11,19 @@ mod functions {
     #[rustfmt::skip]
     pub mod all_reduce;
     #[rustfmt::skip]
+    pub mod broadcast;
+    #[rustfmt::skip]
     pub mod builtin;
+    #[rustfmt::skip]
+    pub mod reduce;
     #[rustfmt::skip]
     pub mod reduce_scatter;
 }
 
 use mscclpp_core::check::check;
-use mscclpp_core::collective::CollectiveKind::{self, AllGather, AllReduce, AllToAll, ReduceScatter};
+use mscclpp_core::collective::CollectiveKind::{
+    self, AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter,
+};
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cpu::Executor;
 use mscclpp_exec::{Message, verify::Verifier};
@@ -72,20 +78,24 @@ fn assert_is_right(candidate: &Candidate) {
 #[test]
 fn found_plans_are_right_and_close_to_the_bound() {
     for (name, machine) in machines() {
-        for kind in [AllGather, ReduceScatter, AllReduce] {
+        for kind in [AllGather, ReduceScatter, AllReduce, Broadcast, Reduce] {
             let finder = Finder::new(request(kind, &machine));
             let rankings = finder.rank(&[1 << 10, 1 << 30], 50).unwrap_or_else(|error| panic!("{name}: {error}"));
             for ranking in &rankings {
                 assert!(ranking.ranked.is_sorted_by(|a, b| a.time_us <= b.time_us), "{name}");
                 for found in &ranking.ranked {
                     assert!(found.time_us >= ranking.bound.time_us, "{name}: {}", found.candidate.name());
-                    assert_is_right(&found.candidate);
+                    // Built-in algorithms have tests of their own.
+                    if !matches!(kind, Broadcast | Reduce) || found.candidate.builtin().is_none() {
+                        assert_is_right(&found.candidate);
+                    }
                 }
             }
             let (long, best) = (&rankings[1], &rankings[1].ranked[0]);
             let times = best.time_us / long.bound.time_us;
             // The way through the trees is not free, and links idle at times.
-            assert!(times < 1.1, "{name}: {kind:?} by {} takes {times} times the bound", best.candidate.name());
+            let (plan, config) = (best.candidate.name(), best.candidate.config());
+            assert!(times < 1.1, "{name}: {kind:?} by {plan} ({config}) takes {times} times the bound");
             let trees = long.ranked.iter().find(|found| found.candidate.builtin().is_none()).expect("trees");
             let trees = trees.links_gb_per_s.expect("links");
             let bound = long.bound.algbw_gb_per_s;
@@ -118,7 +128,7 @@ fn assert_use_links(machines: impl Iterator<Item = Machine>) {
 
 /// Finds plans of long messages on a machine, and returns and prints how many times the bound the links take for each collective.
 fn uses_of_links(machine: &Machine) -> Vec<(f64, String)> {
-    let kinds = [AllReduce, AllGather, ReduceScatter, AllToAll];
+    let kinds = [AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce];
     let rows = kinds.map(|kind| {
         let request = Request { kind, machine, num_ranks: machine.ranks, max_blocks: None, in_place: None };
         let start = std::time::Instant::now();
@@ -197,7 +207,9 @@ fn nothing_that_fits_is_an_error() {
 
 /// Returns the text of the fastest function of a name, and the plan to which it compiles.
 fn found(kind: CollectiveKind, machine: usize, bytes: u64, algorithm: &str) -> (String, Plan) {
-    let (name, machine) = machines().swap_remove(machine);
+    let mut machines = machines();
+    machines.push(("nodes", machine_of_nodes(4, 2, "")));
+    let (name, machine) = machines.swap_remove(machine);
     let finder = Finder::new(request(kind, &machine));
     let rankings = finder.rank(&[bytes], 50).unwrap_or_else(|error| panic!("{name}: {error}"));
     let best = rankings[0].ranked.iter().find(|found| found.candidate.name() == algorithm);
@@ -223,6 +235,16 @@ fn functions_compile_to_the_plans() {
             "all_reduce",
             (|| functions::all_reduce::allreduce_trees::plan(8)) as fn() -> &'static Plan,
             found(AllReduce, 1, 1 << 30, "allreduce_trees"),
+        ),
+        (
+            "broadcast",
+            (|| functions::broadcast::broadcast_trees::plan(4)) as fn() -> &'static Plan,
+            found(Broadcast, 4, 1 << 30, "broadcast_trees"),
+        ),
+        (
+            "reduce",
+            (|| functions::reduce::reduce_trees::plan(4)) as fn() -> &'static Plan,
+            found(Reduce, 4, 1 << 30, "reduce_trees"),
         ),
         (
             "builtin",

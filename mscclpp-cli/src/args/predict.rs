@@ -197,8 +197,8 @@ Examples:
   mscclpp find all_gather --machine ./cluster.toml --size 1G --blocks 32 -o found
   mscclpp find all_reduce --machine 8xh100 --sizes 1K:256M -o table
 
-Candidates are the built-in algorithms with different numbers of thread blocks, and, for long messages on up to 64 ranks of one node
-with at most 512 ranks, switches and hosts, trees that are packed on the links. The timing model ranks them, and the checks accept each plan that is shown.")]
+Candidates are the built-in algorithms with different numbers of thread blocks, and, for long messages on up to 64 ranks, of one
+node unless it is a broadcast or reduce, and at most 512 ranks, switches and hosts, trees that are packed on the links. The timing model ranks them, and the checks accept each plan that is shown.")]
 pub(crate) struct FindArgs {
     /// The collective, as its call is named
     #[arg(value_name = "COLLECTIVE", value_parser = collective)]

@@ -1,7 +1,7 @@
 //! Plans for long messages: spanning trees that share the links of a machine.
 //!
 //! Every root has the same number of trees, each of which carries one part of the message: results from the root in an all-gather, partial
-//! sums to it in a reduce-scatter, and both in an all-reduce. The trees together use the bandwidth that the narrowest cut allows, except for what is
+//! sums to it in a reduce-scatter, and both in an all-reduce; broadcast and reduce have one root. The trees together use the bandwidth that the narrowest cut allows, except for what is
 //! lost by whole numbers of trees.
 
 mod flow;
@@ -41,27 +41,42 @@ pub(crate) struct Windows {
 pub(crate) struct TreePlan {
     kind: CollectiveKind,
     num_ranks: u32,
+    ranks_per_node: u32,
     /// Chunks of each tree, and the chunk factor that gives this number.
     span: usize,
     chunk_factor: u32,
-    /// From children to parents, those that are farthest from the root first; empty for an all-gather.
+    /// From children to parents, those that are farthest from the root first; empty where no sums travel.
     up: Vec<Links>,
-    /// From parents to children; empty for a reduce-scatter.
+    /// From parents to children; empty where no results travel.
     down: Vec<Links>,
 }
 
 impl TreePlan {
-    /// Packs trees for a collective; several if it is not certain which roots are best. None between nodes, for other collectives, where
-    /// ranks cannot reach each other, and for more than 512 ranks, switches and hosts.
+    /// Packs trees for a collective; several if it is not certain which roots are best. None for other collectives, between nodes unless all
+    /// trees have one root, where ranks cannot reach each other, and for more than 512 ranks, switches and hosts.
     pub(crate) fn all(kind: CollectiveKind, machine: &Machine, num_ranks: u32) -> Vec<Self> {
-        let is_tree =
-            matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce);
-        if !is_tree || machine.one_device || num_ranks > machine.ranks_per_node.min(MAX_TREE_RANKS) {
+        let max_ranks = match kind {
+            CollectiveKind::Broadcast | CollectiveKind::Reduce => MAX_TREE_RANKS,
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce => {
+                machine.ranks_per_node.min(MAX_TREE_RANKS)
+            }
+            _ => 0,
+        };
+        if machine.one_device || num_ranks > max_ranks {
             return Vec::new();
         }
         let topology = Topology::of(machine, num_ranks);
         if topology.names.len() > MAX_ELEMENTS {
             return Vec::new();
+        }
+        if let CollectiveKind::Broadcast | CollectiveKind::Reduce = kind {
+            let root = AlgoSpec::new("", kind, num_ranks).collective.root as usize;
+            // Few trees have long paths, many have many thread blocks.
+            let few = Self::with_roots(kind, machine, &topology, &[root], false);
+            let many = Self::with_roots(kind, machine, &topology, &[root], true);
+            let is_new = |many: &Self| few.as_ref().is_none_or(|few| few.num_blocks() != many.num_blocks());
+            let many = many.filter(is_new);
+            return few.into_iter().chain(many).collect();
         }
         let every: Vec<usize> = (0..topology.num_ranks).collect();
         let mut choices = vec![every.clone()];
@@ -70,19 +85,27 @@ impl TreePlan {
         if kind == CollectiveKind::AllReduce && fast.len() < every.len() {
             choices.push(fast);
         }
-        choices.iter().filter_map(|roots| Self::with_roots(kind, &topology, roots)).collect()
+        choices.iter().filter_map(|roots| Self::with_roots(kind, machine, &topology, roots, false)).collect()
     }
 
-    fn with_roots(kind: CollectiveKind, topology: &Topology, roots: &[usize]) -> Option<Self> {
+    fn with_roots(
+        kind: CollectiveKind,
+        machine: &Machine,
+        topology: &Topology,
+        roots: &[usize],
+        most: bool,
+    ) -> Option<Self> {
         let packed = |reversed: bool| -> Option<(Vec<Tree>, u32)> {
-            let units = Units::of(topology, roots, reversed)?;
+            let units = Units::of(topology, roots, reversed, most)?;
             let mut starts = vec![0; topology.num_ranks];
             roots.iter().for_each(|root| starts[*root] = units.trees_per_root);
             let trees = pack(without_switches(units.graph, &starts)?, &starts)?;
             Some((trees, units.trees_per_root))
         };
-        let down = if kind == CollectiveKind::ReduceScatter { None } else { Some(packed(false)?) };
-        let up = if kind == CollectiveKind::AllGather { None } else { Some(packed(true)?) };
+        let has_results = !matches!(kind, CollectiveKind::ReduceScatter | CollectiveKind::Reduce);
+        let has_sums = !matches!(kind, CollectiveKind::AllGather | CollectiveKind::Broadcast);
+        let down = if has_results { Some(packed(false)?) } else { None };
+        let up = if has_sums { Some(packed(true)?) } else { None };
         let per_root = match (&down, &up) {
             (Some((_, down)), Some((_, up))) if down != up => return None,
             (Some((_, trees)), _) | (None, Some((_, trees))) => *trees,
@@ -91,8 +114,8 @@ impl TreePlan {
         let num_trees = roots.len() * per_root as usize;
         let common = greatest_common_divisor(topology.num_ranks, num_trees);
         let (span, chunk_factor) = match kind {
-            CollectiveKind::AllReduce => (topology.num_ranks / common, (num_trees / common) as u32),
-            _ => (1, per_root),
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter => (1, per_root),
+            _ => (topology.num_ranks / common, (num_trees / common) as u32),
         };
         let links = |packed: Option<(Vec<Tree>, u32)>, reversed: bool| -> Vec<Links> {
             let trees = packed.map(|(trees, _)| trees).unwrap_or_default();
@@ -100,7 +123,8 @@ impl TreePlan {
         };
         let num_ranks = topology.num_ranks as u32;
         let (up, down) = (links(up, true), links(down, false));
-        Some(Self { kind, num_ranks, span, chunk_factor, up, down })
+        let ranks_per_node = machine.ranks_per_node.min(num_ranks);
+        Some(Self { kind, num_ranks, ranks_per_node, span, chunk_factor, up, down })
     }
 
     /// Returns the number of thread blocks of a rank in one instance.
@@ -111,6 +135,7 @@ impl TreePlan {
     /// Returns the specification of the program.
     pub(crate) fn spec(&self, name: &str, instances: u32) -> AlgoSpec {
         let mut spec = AlgoSpec::new(name, self.kind, self.num_ranks);
+        spec.ranks_per_node = self.ranks_per_node;
         spec.instances = instances;
         spec.collective.chunk_factor = self.chunk_factor;
         spec
@@ -121,6 +146,8 @@ impl TreePlan {
         match self.kind {
             CollectiveKind::AllGather => programs::all_gather(p, unit, gets, &self.down),
             CollectiveKind::ReduceScatter => programs::reduce_scatter(p, unit, &self.up),
+            CollectiveKind::Broadcast => programs::broadcast(p, unit, self.span, &self.down),
+            CollectiveKind::Reduce => programs::reduce(p, unit, self.span, &self.up),
             _ => programs::all_reduce(p, unit, gets, self.span, &self.both()),
         }
     }
@@ -130,14 +157,14 @@ impl TreePlan {
         both.map(|((root, up), (_, down))| (*root, up.clone(), down.clone())).collect()
     }
 
-    /// Returns whether results travel over trees, not only sums.
-    pub(crate) fn has_results(&self) -> bool {
-        !self.down.is_empty()
+    /// Returns whether children can get results: ports only put.
+    pub(crate) fn can_get(&self) -> bool {
+        !self.down.is_empty() && self.kind != CollectiveKind::Broadcast
     }
 
     /// Returns whether input and output may be one buffer.
     pub(crate) fn works_in_place(&self) -> bool {
-        self.kind == CollectiveKind::AllReduce
+        !matches!(self.kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter)
     }
 
     /// Returns a function in Rust that compiles to the plan. `about` are lines that say what it is.
@@ -145,12 +172,14 @@ impl TreePlan {
         let (program, what) = match self.kind {
             CollectiveKind::AllGather => ("all_gather", "the links over which its chunk travels"),
             CollectiveKind::ReduceScatter => ("reduce_scatter", "the links over which partial sums travel to it"),
+            CollectiveKind::Broadcast => ("broadcast", "the links over which its part of the message travels"),
+            CollectiveKind::Reduce => ("reduce", "the links over which partial sums travel to the root"),
             _ => {
                 ("all_reduce", "the links over which partial sums travel to it, and those over which results leave it")
             }
         };
         let mut body = format!("    let unit = {};\n", windows.unit);
-        if self.has_results() {
+        if self.can_get() {
             body += &format!(
                 "    // Whether children get results, instead of parents putting them.\n    let gets = {};\n",
                 windows.gets
@@ -162,8 +191,11 @@ impl TreePlan {
             format!("vec![{}]", links.join(", "))
         };
         body += &format!("    // Per tree its root, and {what}.\n");
+        if self.works_in_place() {
+            body = format!("    let span = {};\n", self.span) + &body;
+        }
         if self.kind == CollectiveKind::AllReduce {
-            body = format!("    type Links = Vec<(usize, usize)>;\n\n    let span = {};\n", self.span) + &body;
+            body = "    type Links = Vec<(usize, usize)>;\n\n".to_owned() + &body;
             body += "    let trees: Vec<(usize, Links, Links)> = vec![\n";
             for (root, up, down) in self.both() {
                 body += &row(vec![root.to_string(), list(&up), list(&down)]);

@@ -178,6 +178,152 @@ pub(super) fn all_reduce(p: &Program, unit: u64, gets: bool, span: usize, trees:
     // end all_reduce
 }
 
+/// The message of the root travels over its trees, window by window. Links between nodes are ports.
+pub(super) fn broadcast(p: &Program, unit: u64, span: usize, trees: &[Links]) {
+    // begin broadcast
+    for (tree, (root, links)) in trees.iter().enumerate() {
+        let (first, last) = (tree * span, (tree + 1) * span);
+        let message = p.rank(*root).input().chunk(first..last).to_any();
+        let result = |rank: usize| {
+            if p.in_place() {
+                p.rank(rank).input().chunk(first..last).to_any()
+            } else {
+                p.rank(rank).output().chunk(first..last).to_any()
+            }
+        };
+        // Per link, its two ends within a node, or those between nodes.
+        let mut channels = Vec::new();
+        for (parent, child) in links {
+            let (from, to) = (p.rank(*parent), p.rank(*child));
+            let mut near = Vec::new();
+            let mut far = Vec::new();
+            if from.node() == to.node() {
+                near.push((from.memory_channel(to), to.memory_channel(from)));
+            } else {
+                far.push((from.port_channel(to), to.port_channel(from)));
+            }
+            channels.push((near, far));
+        }
+        // The outputs may be written.
+        for (near, far) in &channels {
+            for (_, from_parent) in near {
+                from_parent.signal(tree).relaxed();
+            }
+            for (_, from_parent) in far {
+                from_parent.signal(tree).sync(BlockSync::None);
+            }
+        }
+        for (near, far) in &channels {
+            for (to_child, _) in near {
+                to_child.wait(tree).relaxed().sync(BlockSync::After);
+            }
+            for (to_child, _) in far {
+                to_child.wait(tree).sync(BlockSync::After);
+            }
+        }
+        p.pipeline(unit, span, || {
+            for ((parent, child), (near, far)) in links.iter().zip(&channels) {
+                let source = if parent == root { message } else { result(*parent) };
+                for (to_child, from_parent) in near {
+                    to_child.put(result(*child), source, tree);
+                    to_child.signal(tree).sync(BlockSync::Before);
+                    from_parent.wait(tree).sync(BlockSync::After);
+                }
+                for (to_child, from_parent) in far {
+                    to_child.put_with_signal(result(*child), source, tree);
+                    from_parent.wait(tree).sync(BlockSync::After);
+                }
+            }
+            if !p.in_place() {
+                p.rank(*root).copy(result(*root), message, tree);
+            }
+        });
+        // The source may be overwritten only after it has been read.
+        for (_, far) in &channels {
+            for (to_child, _) in far {
+                to_child.flush(tree);
+            }
+        }
+    }
+    // end broadcast
+}
+
+/// Partial sums of the message travel over the trees to the root, window by window. Links between nodes are ports.
+pub(super) fn reduce(p: &Program, unit: u64, span: usize, trees: &[Links]) {
+    // begin reduce
+    for (tree, (root, links)) in trees.iter().enumerate() {
+        let (first, last) = (tree * span, (tree + 1) * span);
+        let result = if p.in_place() {
+            p.rank(*root).input().chunk(first..last).to_any()
+        } else {
+            p.rank(*root).output().chunk(first..last).to_any()
+        };
+        // Per link, where sums arrive, and its two ends within a node, or those between nodes.
+        let mut channels = Vec::new();
+        for (child, parent) in links {
+            let (from, to) = (p.rank(*child), p.rank(*parent));
+            let slot = to.scratch(span).chunk(0..span);
+            let mut near = Vec::new();
+            let mut far = Vec::new();
+            if from.node() == to.node() {
+                near.push((from.memory_channel(to), to.memory_channel(from)));
+            } else {
+                far.push((from.port_channel(to), to.port_channel(from)));
+            }
+            channels.push((slot, near, far));
+        }
+        // The scratch may be written.
+        for (_, near, far) in &channels {
+            for (_, from_child) in near {
+                from_child.signal(tree).relaxed();
+            }
+            for (_, from_child) in far {
+                from_child.signal(tree).sync(BlockSync::None);
+            }
+        }
+        for (_, near, far) in &channels {
+            for (to_parent, _) in near {
+                to_parent.wait(tree).relaxed().sync(BlockSync::After);
+            }
+            for (to_parent, _) in far {
+                to_parent.wait(tree).sync(BlockSync::After);
+            }
+        }
+        p.pipeline(unit, span, || {
+            // What a rank has summed up so far, and whether that is more than its input.
+            let mut sums: Vec<_> = p.ranks().map(|rank| (rank.input().chunk(first..last).to_any(), false)).collect();
+            for ((child, parent), (slot, near, far)) in links.iter().zip(&channels) {
+                for (to_parent, from_child) in near {
+                    to_parent.put(*slot, sums[*child].0, tree);
+                    to_parent.signal(tree).sync(BlockSync::Before);
+                    from_child.wait(tree).sync(BlockSync::After);
+                }
+                for (to_parent, from_child) in far {
+                    to_parent.put_with_signal(*slot, sums[*child].0, tree);
+                    from_child.wait(tree).sync(BlockSync::After);
+                }
+                let (sum, is_partial) = sums[*parent];
+                if is_partial {
+                    p.rank(*parent).reduce(sum, *slot, tree);
+                } else if parent == root {
+                    p.rank(*parent).reduce(sum, *slot, tree).to(result);
+                    sums[*parent] = (result, true);
+                } else {
+                    p.rank(*parent).reduce(*slot, sum, tree);
+                    sums[*parent] = (slot.to_any(), true);
+                }
+            }
+        });
+        // The source may be overwritten only after it has been read.
+        for (_, _, far) in &channels {
+            for (to_parent, _) in far {
+                to_parent.flush(tree);
+            }
+        }
+    }
+    // end reduce
+}
+
 /// Returns the lines of a program's body.
 pub(super) fn body(name: &str) -> String {
     let text = include_str!("programs.rs");

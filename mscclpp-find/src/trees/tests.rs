@@ -1,6 +1,6 @@
 //! Bandwidths of packed trees against optima that were derived manually, and the properties of the trees.
 
-use mscclpp_core::collective::CollectiveKind::{self, AllGather, AllReduce, ReduceScatter};
+use mscclpp_core::collective::CollectiveKind::{self, AllGather, AllReduce, Broadcast, Reduce, ReduceScatter};
 use mscclpp_predict::{Machine, Topology};
 
 use super::TreePlan;
@@ -52,6 +52,9 @@ fn five_ranks_on_a_switch() {
     assert_algbw(&five, AllGather, 562.5);
     assert_algbw(&five, ReduceScatter, 562.5);
     assert_algbw(&five, AllReduce, 281.25);
+    // The message leaves the root, or enters it, over 450.
+    assert_algbw(&five, Broadcast, 450.0);
+    assert_algbw(&five, Reduce, 450.0);
 }
 
 #[test]
@@ -62,6 +65,7 @@ fn islands_with_one_link_between_them() {
     assert_algbw(&islands, ReduceScatter, 50.0);
     // In each direction, half of the sums and half of the results pass the link.
     assert_algbw(&islands, AllReduce, 25.0);
+    assert_algbw(&islands, Broadcast, 25.0);
 }
 
 #[test]
@@ -71,6 +75,9 @@ fn one_slow_link() {
     assert_algbw(&slow, AllGather, 257.142857);
     // Roots on the seven fast ranks: a message leaves the slow rank over 225, and one enters it at the same time.
     assert_algbw(&slow, AllReduce, 225.0);
+    // The message enters the slow rank, or leaves it.
+    assert_algbw(&slow, Broadcast, 225.0);
+    assert_algbw(&slow, Reduce, 225.0);
 }
 
 #[test]
@@ -96,6 +103,26 @@ fn mesh_with_single_and_double_links() {
         pairs.iter().map(|&(a, b)| (ends[a].as_str(), ends[b].as_str(), rate)).collect()
     };
     assert_algbw(&machine(8, &[of(&single, 25.0), of(&double, 50.0)].concat()), AllGather, 171.428571);
+}
+
+#[test]
+fn one_root_on_several_nodes() {
+    for interfaces in ["gpu", "gpu0", "gpu0-1"] {
+        let text = format!(
+            "name = \"test\"\ndescription = \"nodes\"\nranks = 12\nranks_per_node = 4\n[[link]]\nfrom = \"gpu\"\nto = \"switch\"\n\
+             gb_per_s = 400\nsource = \"test\"\n[[link]]\nfrom = \"{interfaces}\"\nto = \"network\"\ngb_per_s = 50\nshared = true\nsource = \"test\"\n"
+        );
+        let nodes = Machine::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        // The message passes all interfaces of a node, also those of other ranks than the root.
+        let expected = match interfaces {
+            "gpu" => 200.0,
+            "gpu0" => 50.0,
+            _ => 100.0,
+        };
+        assert_algbw(&nodes, Broadcast, expected);
+        assert_algbw(&nodes, Reduce, expected);
+        assert!(TreePlan::all(AllGather, &nodes, 12).is_empty());
+    }
 }
 
 #[test]

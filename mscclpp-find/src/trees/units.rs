@@ -24,11 +24,14 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Finds the number of trees per root with the largest bandwidth; `None` if some rank cannot be reached from some root.
-    pub(super) fn of(topology: &Topology, roots: &[usize], reversed: bool) -> Option<Self> {
-        let all: Vec<Self> =
+    /// Finds the fewest or the most trees per root with nearly the largest bandwidth; `None` if some rank cannot be reached from some root.
+    pub(super) fn of(topology: &Topology, roots: &[usize], reversed: bool, most: bool) -> Option<Self> {
+        let mut all: Vec<Self> =
             (1..=MAX_TREES).filter_map(|trees| Self::with_trees(topology, roots, reversed, trees)).collect();
         let best = all.iter().map(|units| units.gb_per_s).fold(0.0, f64::max);
+        if most {
+            all.reverse();
+        }
         all.into_iter().find(|units| units.gb_per_s >= best * (1.0 - LOSS))
     }
 
