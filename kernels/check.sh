@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Compiles the kernels and checks the result: registers, stack and spills, which it compares with `resources.txt`, and the instructions
-# that order memory. Needs nvcc 13.0.88 and cuobjdump, or Python to install their wheels.
+# that order memory, are in flight, or are executed in a launch. Needs nvcc 13.0.88 and cuobjdump, or Python to install their wheels.
 #
 #   kernels/check.sh            checks the machine code for sm_90, which is that of prebuilt/; for other devices, the kernels and
 #                               specialized ones are compiled as at run time. Without a compiler it prints that it skipped and succeeds.
 #                               Rebuilds a seventh of prebuilt/, a different one each day, and compares it byte by byte
 #   kernels/check.sh --install  installs the wheels, and checks nothing
-#   kernels/check.sh --bless    rewrites resources.txt
+#   kernels/check.sh --bless    rewrites resources.txt and dev/tests/device/instructions.txt
 #   kernels/check.sh --full     checks all types for all devices, rebuilds all of prebuilt/, and compiles specialized kernels of all
 #                               built-in plans
 set -euo pipefail
@@ -143,6 +143,13 @@ for arch in "${archs[@]}"; do
     prologue "$work/f32.$arch.cubin" 420 interpreter
     prologue "$work/reduce_1.$arch.cubin" 400 specialized
 done
+
+# Executed instructions of launches on simulated devices, which `dev/tests/device/instructions.txt` has: the executions of source lines
+# times the instructions of these lines, with loops and calls. The instructions above are those that are in the code.
+(
+    case "${1:-}" in --full) export MSCCLPP_ALL=1 ;; --bless) export MSCCLPP_ALL=1 MSCCLPP_BLESS=1 ;; esac
+    cargo test -q --manifest-path ../Cargo.toml --workspace --test device sim::instructions
+)
 
 # Switch channels: stores at all members (with packets the strong ones of 16 bytes above), loads that add, and minima and maxima of short
 # floats.

@@ -29,10 +29,12 @@ mod options;
 mod plugin;
 mod ranges;
 mod threaded;
+mod trace;
 
 pub use accesses::{Access, AccessKind, AccessLog};
 pub use options::{CallCounts, MulticastCounts, Options};
 pub use threaded::ThreadedKernels;
+pub use trace::{Step, Trace, TracedObject};
 
 use mscclpp_exec::cuda::SharedDriver;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::accesses::AccessLog;
 use crate::threaded::ThreadedKernels;
+use crate::trace::Trace;
 
 /// Behavior of a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct Options {
     pub counts: Option<&'static MulticastCounts>,
     /// Log of the accesses of kernels.
     pub accesses: Option<&'static AccessLog>,
+    /// Trace of the kernels that are compiled at run time, which are compiled for it.
+    pub trace: Option<&'static Trace>,
     /// Counters of the calls of the driver.
     pub calls: Option<&'static CallCounts>,
     /// Whether kernels begin to run when they are launched, as a program expects that does not know about the simulator.
@@ -161,6 +164,7 @@ impl Default for Options {
             multicast: 0,
             counts: None,
             accesses: None,
+            trace: None,
             calls: None,
             starts_at_launch: false,
             left: 0,

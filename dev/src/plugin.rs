@@ -10,7 +10,9 @@ use libloading::Library;
 use mscclpp_exec::cuda::jit::{Compiler, Image, JitError, Source};
 
 use crate::KernelProperties;
+use crate::launch::sim_step;
 use crate::native::{self, SimHost, SimKernel};
+use crate::trace::{Trace, TracedObject};
 
 /// A shared object with kernels.
 pub(crate) struct Plugin {
@@ -36,6 +38,10 @@ impl Plugin {
         unsafe {
             let attach = library.get::<unsafe extern "C" fn(*const SimHost)>(b"sim_attach\0");
             attach.map_err(|error| error.to_string())?(&raw const native::sim_functions);
+            // Only in objects that are traced.
+            if let Ok(step) = library.get::<*mut Option<unsafe extern "C" fn(u64)>>(b"sim_step\0") {
+                **step = Some(sim_step);
+            }
         }
         Ok(Self { library })
     }
@@ -74,24 +80,34 @@ impl Plugin {
 pub(crate) struct PluginCompiler {
     identity: String,
     bug: Option<&'static str>,
+    trace: Option<&'static Trace>,
 }
 
 /// The simulator's part of the device code.
 const SIMULATOR: &str = include_str!("../sim/dev_sim.h");
 const HALVES: &str = include_str!("../sim/half.h");
 
+/// What reports the basic blocks of a kernel that is traced, and the options of the compiler for it: lines are attributed exactly, and no
+/// function is inlined.
+const TRACER: &str = include_str!("../sim/trace.h");
+const TRACED: [&str; 3] = ["-O0", "-g", "-fsanitize-coverage=trace-pc"];
+
 /// Name of the table of the interpreter's kernels, which `executor.cu` has.
 const TABLE: &str = "-DSIM_TABLE=__attribute__((visibility(\"default\"))) sim_table";
 
 impl PluginCompiler {
-    /// Creates a compiler. `bug`: the bug to inject into the device code's headers, if it is one of theirs.
-    pub(crate) fn new(bug: Option<&'static str>) -> Result<Self, JitError> {
+    /// Creates a compiler. `bug`: the bug to inject into the device code's headers, if it is one of theirs. `trace`: to which kernels report
+    /// the basic blocks that they enter.
+    pub(crate) fn new(bug: Option<&'static str>, trace: Option<&'static Trace>) -> Result<Self, JitError> {
         let version = Command::new(env!("SIM_COMPILER")).arg("--version").output();
         let version = version.map_err(|error| call("--version", &error))?.stdout;
         let version = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
         let bug = bug.filter(|bug| crate::specialized_bugs().chain(crate::access_bugs()).any(|known| known == *bug));
-        let identity = format!("{version} for the simulator, planted {bug:?}\n{SIMULATOR}{HALVES}{TABLE}");
-        Ok(Self { identity, bug })
+        let identity = format!(
+            "{version} for the simulator, planted {bug:?}, traced: {}\n{SIMULATOR}{HALVES}{TABLE}",
+            trace.is_some()
+        );
+        Ok(Self { identity, bug, trace })
     }
 }
 
@@ -121,11 +137,18 @@ impl Compiler for PluginCompiler {
         }
         write("sim/dev_sim.h", SIMULATOR)?;
         write("sim/half.h", HALVES)?;
-        write(source.name(), source.text())?;
+        match self.trace {
+            None => write(source.name(), source.text())?,
+            Some(_) => {
+                write("sim/trace.h", TRACER)?;
+                write(source.name(), &format!("{}\n#include \"sim/trace.h\"\n", source.text()))?;
+            }
+        }
         let mut command = Command::new(env!("SIM_COMPILER"));
         command.current_dir(folder.path()).args(["-std=c++17", "-shared", "-fPIC", "-O1", "-w", "-ffp-contract=off"]);
         command.args(["-fvisibility=hidden", "-DDEV_SIM", "-DSIM_PLUGIN", "-I."]);
         command.arg(TABLE);
+        command.args(self.trace.iter().flat_map(|_| TRACED));
         command.args(source.defines().iter().map(|(name, value)| format!("-D{name}={value}")));
         command.args(["-o", "plugin.so", "-x", "c++", source.name()]);
         let output = command.output().map_err(|error| call("the C++ compiler", &error))?;
@@ -135,6 +158,10 @@ impl Compiler for PluginCompiler {
             return Err(JitError::Source { name, target, log });
         }
         let code = fs::read(folder.path().join("plugin.so")).map_err(|error| call("read", &error))?;
+        if let Some(trace) = self.trace {
+            let (name, text) = (source.name().to_owned(), source.text().to_owned());
+            trace.add(TracedObject { name, text, defines: source.defines().to_vec(), code: code.clone() });
+        }
         Ok(Image { code, log })
     }
 }

@@ -100,7 +100,7 @@ unsafe impl Driver for Simulator {
     }
 
     fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
-        let new = || PluginCompiler::new(self.machine.options.bug);
+        let new = || PluginCompiler::new(self.machine.options.bug, self.machine.options.trace);
         let compiler = self.compiler.get_or_init(new).as_ref();
         compiler.map(|compiler| compiler as &dyn Compiler).map_err(Clone::clone)
     }

@@ -6,6 +6,7 @@ use super::grids::{Block, Grids, Stop};
 use super::{Fault, GRIDS};
 use crate::accesses::{Access, AccessKind};
 use crate::native::{self, NUM_SHARED, SimPoll};
+use crate::trace::Step;
 
 /// Returns the kernels whose coroutine calls.
 fn current<'a>() -> &'a mut Grids {
@@ -201,4 +202,12 @@ unsafe extern "C" fn sim_members(at: *const c_void, bytes: u32, write: bool, add
     }
     let left_out = !write && options.bug == Some(OMITTED_MEMBER);
     count - u32::from(left_out && count > 1)
+}
+
+/// Records a basic block that the current thread enters, if the launch is traced. Objects that are loaded call it.
+pub(crate) extern "C" fn sim_step(address: u64) {
+    let grids = current();
+    let Some(trace) = grids.options.trace else { return };
+    let Some(Some(thread)) = grids.threads.get(grids.current as usize) else { return };
+    trace.push(Step { block: thread.facts.block, thread: thread.facts.thread, address }, thread.facts.blocks);
 }

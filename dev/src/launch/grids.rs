@@ -183,8 +183,11 @@ impl Grids {
         self.ready[self.run.sim.below(self.ready.len() as u32) as usize]
     }
 
-    /// Returns whether a thread belongs to the slow device.
+    /// Returns whether a thread belongs to the slow device, or to the rank that is traced.
     pub(super) fn is_slow(&mut self, thread: u32) -> bool {
+        if let (Some(trace), Some(Some(thread))) = (self.options.trace, self.threads.get(thread as usize)) {
+            return trace.is_of_first_rank(thread.facts.block, thread.facts.blocks);
+        }
         let slow = self.options.slow;
         slow.is_some() && self.grid_of(thread).map(|grid| grid.kernel.device) == slow
     }
@@ -264,7 +267,7 @@ impl Grids {
             return false;
         }
         // Once all have slept, it is known that none can make progress.
-        let may_be_slow = self.options.slow.is_some() && self.idle.is_none();
+        let may_be_slow = (self.options.slow.is_some() || self.options.trace.is_some()) && self.idle.is_none();
         let slowness = if may_be_slow { u64::from(SLOWNESS) } else { 1 };
         waiting == 0 && (all_sleep || sim.waits.get() > TURNS * slowness * self.ready.len() as u64 + 64)
     }

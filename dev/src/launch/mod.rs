@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-pub(crate) use self::callbacks::OMITTED_MEMBER;
+pub(crate) use self::callbacks::{OMITTED_MEMBER, sim_step};
 use self::grids::{Grids, SLOWNESS, Stop};
 use crate::multicast::MulticastRange;
 use crate::native::{self, SimThread};

@@ -34,6 +34,7 @@ mod connections;
 mod deadlocks;
 mod devices;
 mod faults;
+mod instructions;
 mod machines;
 mod mock;
 mod nodes;

@@ -12,8 +12,8 @@ use super::devices::seeds_of_case;
 use super::suite::STALL_TIMEOUT;
 use super::{
     CACHE, Rig, Test, accesses, at, bugs, capture_modes, communicator, connections, counts, deadlocks, devices, faults,
-    machines, mock, nodes, planted, processes, prologue, rehearsal, row_norms, starts, suite, switches, tensors,
-    threads,
+    instructions, machines, mock, nodes, planted, processes, prologue, rehearsal, row_norms, starts, suite, switches,
+    tensors, threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -58,6 +58,7 @@ pub(crate) fn all() -> Vec<Trial> {
     trials.extend(processes::on_device(&device));
     trials.extend(planted::tests(&device));
     trials.extend(simulated);
+    trials.extend(instructions::tests(no_simulator.is_some()));
     trials.extend(on_mock(&mock, seeds, asked.is_some()));
     trials.extend(threads::tests(no_simulator.as_ref()));
     trials
