@@ -48,7 +48,9 @@ mod tests {
     fn entries_are_ordered_by_time_and_node() {
         let mut queue = Queue::default();
         queue.replace([(1e-300, 9, 1), (0.5, 7, u32::MAX)].into_iter());
-        [(0.5, 3, 2), (f64::INFINITY, 0, 3), (0.0, u32::MAX, 4)].map(|(time, node, what)| queue.push(time, node, what));
+        for (time, node, what) in [(0.5, 3, 2), (f64::INFINITY, 0, 3), (0.0, u32::MAX, 4)] {
+            queue.push(time, node, what);
+        }
         let mut found = Vec::new();
         while let Some(first) = queue.first() {
             found.push(first);
