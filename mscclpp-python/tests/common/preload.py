@@ -1,9 +1,13 @@
 """Runs scripts in copies of a process that has imported PyTorch, because that takes longer than most jobs do.
 
+So does the end of such a process, which destroys all modules, so copies end without that, after what is registered for the end. Jobs that
+run without this script end as those of users.
+
 preload.py serve NAME           imports PyTorch, prints `ready`, and serves the socket of that name until its input ends
 preload.py run NAME SCRIPT ...  runs a script in a copy, which has the environment, folder, output and end of this process
 """
 
+import atexit
 import ctypes
 import faulthandler
 import json
@@ -28,6 +32,25 @@ STUCK_AFTER = 200
 # A constant of Linux.
 PR_SET_PDEATHSIG = 1
 
+# The exit status of a copy, once it is known.
+status = None
+
+
+def end_fast():
+    """Ends a copy. Of what is registered with `atexit`, it is called last."""
+    if status is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Also calls what libraries have registered, which may destroy objects of Python: with the lock of the interpreter.
+        ctypes.PyDLL(None).exit(status)
+
+
+def status_of(end):
+    """Returns the exit status of a script that raises `SystemExit`."""
+    if end.code is None:
+        return 0
+    return end.code & 0xFF if isinstance(end.code, int) else 1
+
 
 def run(arguments):
     # Where the threads are, if it runs for long. By a signal: a thread that waits would be missing in copies of this process.
@@ -35,7 +58,16 @@ def run(arguments):
     signal.alarm(STUCK_AFTER)
     sys.argv = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
-    runpy.run_path(arguments[0], run_name="__main__")
+    global status
+    try:
+        runpy.run_path(arguments[0], run_name="__main__")
+        status = 0
+    except SystemExit as end:
+        status = status_of(end)
+        raise
+    except Exception:
+        status = 1
+        raise
 
 
 class Server:
@@ -153,6 +185,8 @@ def main():
     role, name, *arguments = sys.argv[1:]
     if role == "run":
         ask(name, arguments)
+    # Before what the modules register.
+    atexit.register(end_fast)
     for module in MODULES:
         __import__(module)
     server = Server(name)
