@@ -57,6 +57,14 @@ fn put_and_signal(relaxed: bool) -> PlanTree {
 }
 
 #[test]
+fn packets_take_links_twice_as_long_as_plain_data() {
+    let machine = machine(&MACHINE.replace("value = 0.5", "value = 1"));
+    let slope = |plan: &PlanTree| time(plan, &machine, 100_000_016) - time(plan, &machine, 16);
+    let (plain, packets) = (slope(&put_and_signal(true)), slope(&plan("allgather_packets", 2)));
+    assert!(plain > 100.0 && (packets - 2.0 * plain).abs() < 0.01, "{plain} {packets}");
+}
+
+#[test]
 fn releases_wait_for_the_acknowledgment_of_stores() {
     let machine = machine(MACHINE);
     let [released, relaxed] = [false, true].map(|relaxed| time(&put_and_signal(relaxed), &machine, 32));

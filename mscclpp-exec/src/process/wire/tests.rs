@@ -5,14 +5,20 @@ mod counts;
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::ops::{DerefMut, Range};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::BufferMode;
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap, StreamKeys};
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::lower::lower;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::{OpKind, PlanTree};
+use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ChannelKind;
 
 use super::{DELAY, Destination, PooledBuffer};
@@ -341,11 +347,13 @@ fn connections_of_a_rank_are_those_of_its_plan() {
     }
 }
 
-/// An engine whose message with the given number fails authentication, if there is a number.
+/// An engine whose message with the given number fails authentication, if there is a number, and which reads sources until it has been
+/// asked as often as a counter says.
 struct Tampered {
     engine: Tcp<PooledBuffer>,
     fails_at: Option<u64>,
     received: u64,
+    num_kept: Arc<AtomicU32>,
 }
 
 impl Transport<PooledBuffer> for Tampered {
@@ -372,6 +380,10 @@ impl Transport<PooledBuffer> for Tampered {
 
     fn is_flushed(&self, peer: u32) -> bool {
         self.engine.is_flushed(peer)
+    }
+
+    fn keeps_regions(&self, _: u32) -> bool {
+        self.num_kept.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     fn progress(&mut self) -> bool {
@@ -407,7 +419,7 @@ fn message_that_fails_authentication_is_one_error_on_all_ranks() {
     for fails_at in [None, Some(1), Some(4)] {
         let play = |group: Bootstrap| {
             let fails_at = fails_at.filter(|_| group.rank() == 1);
-            let engine = Tampered { engine: Tcp::new(), fails_at, received: 0 };
+            let engine = Tampered { engine: Tcp::new(), fails_at, received: 0, num_kept: Arc::default() };
             executor(group, 60, &[0, 1, 2], Box::new(engine)).and_then(|executor| expected.launch(&executor))
         };
         let options = bootstrap::Options::default().authenticate_data(true);
@@ -422,5 +434,50 @@ fn message_that_fails_authentication_is_one_error_on_all_ranks() {
         assert!(reason.starts_with(&format!("frame {number} of the data connection from rank ")), "{results:?}");
         assert!(reason.contains("to rank 1 failed authentication"), "{results:?}");
         assert!(causes.iter().all(|cause| *cause == causes[0]), "{results:?}");
+    }
+}
+
+#[test]
+fn flush_waits_until_engine_reads_no_source() {
+    let expected = Expected::new("allreduce_ring_ports", 2, 1, 500);
+    let kept: Vec<Arc<AtomicU32>> = (0..2).map(|_| Arc::new(AtomicU32::new(5))).collect();
+    let play = |group: Bootstrap| {
+        let num_kept = Arc::clone(&kept[group.rank() as usize]);
+        let engine = Tampered { engine: Tcp::new(), fails_at: None, received: 0, num_kept };
+        executor(group, 60, &[0, 1], Box::new(engine)).and_then(|executor| expected.launch(&executor))
+    };
+    let options = bootstrap::Options::default().authenticate_data(true);
+    let results = on_threads(Bootstrap::local_with_options(2, options), play);
+    assert!(results.iter().all(|result| matches!(result, Ok(0))), "{results:?}");
+    assert!(kept.iter().all(|left| left.load(Relaxed) == 0), "{kept:?}");
+}
+
+/// Rank 0 sends data for which rank 1 does not wait, so that only the end of the launch does.
+#[test]
+fn launch_ends_after_data_that_no_operation_waits_for() {
+    let program = Program::new(AlgoSpec::new("unread", CollectiveKind::Custom { input: 1, output: 1 }, 2));
+    let [first, second] = [0, 1].map(|rank| program.rank(rank));
+    let scratch = second.scratch(1);
+    let channel = first.port_channel(second);
+    second.port_channel(first);
+    channel.put(scratch.chunk(0), first.input().chunk(0), 0);
+    channel.flush(0);
+    for rank in program.ranks() {
+        rank.copy(rank.output().chunk(0), rank.input().chunk(0), 0);
+    }
+    let plan = Plan::new(&lower(&program.finish().expect("a trace")).expect("a plan"));
+    let [inputs, before] = [1.0, 2.0].map(|value| vec![vec![value; 500]; 2]);
+    let expected = Expected {
+        name: "data that no operation waits for".into(),
+        plan,
+        per_node: 1,
+        message: Message::of::<f32>(500).any_size(),
+        outputs: inputs.clone(),
+        inputs,
+        before,
+        are_shared: false,
+    };
+    for seed in seeds(3) {
+        assert_eq!(expected.deviation(seed, None), None);
     }
 }
