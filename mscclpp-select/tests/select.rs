@@ -36,6 +36,9 @@ fn default_rules_decide_by_size_and_topology() {
     // Private buffers are copied to memory that peers can read, so that returning results costs more.
     assert_eq!(chosen(all_reduce(2, 1 << 16)), "allreduce_one_shot");
     assert_eq!(chosen(Request { registered: true, ..all_reduce(2, 1 << 16) }), "allreduce_all_pairs");
+    // More ranks reduce more of the same data each.
+    assert_eq!(chosen(all_reduce(8, 1 << 14)), "allreduce_one_shot");
+    assert_eq!(chosen(all_reduce(9, 1 << 14)), "allreduce_all_pairs");
 }
 
 #[test]
