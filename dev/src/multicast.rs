@@ -155,3 +155,24 @@ impl MulticastRange {
         inside.then(|| self.members.iter().map(move |(member, _)| member + at))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_bound_once_and_after_all_devices_are_added() {
+        let object = Multicast::new(2, UNIT).expect("memory");
+        let [one, other] = [[1; 64], [2; 64]];
+        assert!(object.add(7) && !object.add(7));
+        assert!(!object.bind(7, &one), "a device is missing");
+        let object = Multicast::new(2, UNIT).expect("memory");
+        assert!(object.add(7) && object.add(8) && !object.add(9));
+        assert!(object.bind(7, &one) && !object.bind(7, &other) && !object.bind(9, &other));
+        assert_eq!(object.bound(), None);
+        assert!(object.bind(8, &other));
+        assert_eq!(object.bound(), Some(vec![one, other]));
+        assert!(object.unbind(8) && !object.unbind(8));
+        assert_eq!(object.bound(), None);
+    }
+}
