@@ -351,4 +351,22 @@ mod tests {
         assert!(!lowered.is_empty());
         assert!(lowered.iter().all(|instr| instr.opcode == abi::Opcode::COPY && instr.srcs == instr.dsts));
     }
+
+    #[test]
+    fn instruction_cache_has_exactly_the_operations_that_fit() {
+        let instr = |operands, srcs, first_id, ids| abi::Instr {
+            operands,
+            srcs,
+            first_id,
+            ids,
+            ..bytemuck::Zeroable::zeroed()
+        };
+        // All operands and ids but one of each are those of the first operation.
+        let of_two = |operands, ids| cached(&[instr(0, operands - 1, 0, ids - 1), instr(operands - 1, 1, ids - 1, 1)]);
+        assert_eq!(of_two(abi::CACHED_OPERANDS, abi::CACHED_IDS), 2);
+        assert_eq!(of_two(abi::CACHED_OPERANDS + 1, abi::CACHED_IDS), 1);
+        assert_eq!(of_two(abi::CACHED_OPERANDS, abi::CACHED_IDS + 1), 1);
+        assert_eq!(cached(&[instr(0, abi::CACHED_OPERANDS + 1, 0, 0)]), 1);
+        assert_eq!(cached(&vec![instr(0, 0, 0, 0); abi::CACHED_INSTRS as usize + 1]), abi::CACHED_INSTRS);
+    }
 }
