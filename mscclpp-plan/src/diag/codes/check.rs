@@ -43,7 +43,7 @@ Right:
 {"name": "signal", "channel_type": "memory", "channel_ids": [0]}
 ```"#;
     BadOperands = "M0203" "bad-operands": "an operation has the operands, channels and attributes of its kind",
-        r#"`docs/plan-format.md` lists them for each kind of operation.
+        r#"`mscclpp plan schema --operations` lists them for each kind of operation.
 
 Wrong: a copy has one source:
 
