@@ -164,8 +164,32 @@ fn text(args: &FindArgs, machine: &Machine, ranking: &Ranking, written: &[String
         ]);
     }
     lines.push(table.text());
+    lines.extend(less_traffic(ranking));
     lines.extend(written.iter().map(|file| format!("wrote {file}")));
     lines.join("\n")
+}
+
+/// Returns why the fastest plan is first although its links take longer than the bound by a part that another plan's do not.
+fn less_traffic(ranking: &Ranking) -> Option<String> {
+    const NEAR: f64 = 1.05;
+    let bound = &ranking.bound;
+    // Short messages take as long as latency requires, whatever the links carry.
+    if bound.throughput_us <= bound.latency_us {
+        return None;
+    }
+    let bound_us = bound.load_reduce_us.unwrap_or(bound.throughput_us);
+    let times = |found: &Ranked| Some(ranking.bytes as f64 / found.links_gb_per_s? / 1000.0 / bound_us);
+    let (first, others) = ranking.ranked.split_first()?;
+    let of_first = times(first).filter(|times| *times > NEAR)?;
+    let (other, of_other) =
+        others.iter().find_map(|found| times(found).filter(|times| *times <= NEAR).map(|times| (found, times)))?;
+    Some(format!(
+        "{} loads links less, {of_other:.2} times the bound where {} takes {of_first:.2}, but is predicted to take {:.2} us instead of {:.2}",
+        other.candidate.name(),
+        first.candidate.name(),
+        other.time_us,
+        first.time_us
+    ))
 }
 
 /// Returns how many times the bound a time is; `-` if the bound is zero.

@@ -34,6 +34,7 @@ const MAX_HIDDEN: u32 = i32::MAX as u32 / ACCUMULATORS - 1;
 pub(super) type NormPlans = Cache<(Box<PreparedPlan>, Arc<CallCounters>)>;
 
 /// Maximum bytes of a message that every rank of devices sends whole, and of that times the number of ranks.
+#[cfg(feature = "cuda")]
 const ONE_SHOT_BYTES: (u64, u64) = (64 << 10, 128 << 10);
 
 /// Maximum bytes that a rank on the CPU reads from its peers, which save it two handshakes: of a type whose elements are added in
