@@ -9,8 +9,9 @@
 #   suite            all tests of the executor on the device; or some: plans bits graphs stalls streams specialized native worlds
 #   processes        2 and 4 processes on the device: memory by handles, by descriptors, and as ranks of two hosts
 #   ucx              processes as ranks of two hosts over UCX, through memory of the host, and with UCX on memory of the device
-#   rows[:B1,B2[:A]] what is promised for one device, and whether it is reached; some rows, in this order, with algorithms A alone
-#                    where there is a choice (names with commas between them)
+#   rows[:B1,B2[:A[:SIZE]]]
+#                    what is promised for one device, and whether it is reached; some rows, in this order, with algorithms A alone
+#                    where there is a choice (names with commas between them; empty for all), up to messages of SIZE (such as 1M)
 #   nccl[:JOBS]      PyTorch of python3 on this NCCL library: jobs of two ranks that share the device, and times of several ranks;
 #                    the job memory needs multicast objects
 #   torch[:JOBS]     the same jobs on the backend of mscclpp-python
@@ -26,19 +27,19 @@
 # instead of these. LOGS or OUT: where logs go (gpu-logs), one for each call. MSCCLPP_NVRTC: what compiles at run time, if it is
 # neither beside a toolkit nor in python3's packages.
 #
-# A quarter of an hour with one H200, in two or three calls. Before, where there is Rust: `scripts/gpu.sh build target/gpu`. The archive
+# A quarter of an hour with one H200, in three calls, the most telling first. Before, where there is Rust: `scripts/gpu.sh build target/gpu`. The archive
 # target/gpu.tar.xz, which git ignores, is all that has to be carried to the machine: `python3 -m tarfile -e target/gpu.tar.xz target`, then
 #
+#   BUDGET=280 target/gpu/gpu.sh rows:b4,b5:allreduce_one_shot_packets,allreduce_packets,allreduce_all_pairs:1M rows:b1:allreduce_one_shot_packets,allreduce_packets rows:b7 rows:b2,b3,b10:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct rows:b14::16M
 #   BUDGET=330 target/gpu/gpu.sh streams worlds native stalls graphs processes bits nccl torch ucx plans
-#   BUDGET=210 target/gpu/gpu.sh rows:b1:allreduce_one_shot_packets,allreduce_packets rows:b9 rows:b6,b7,b8,b11 rows:b2,b3:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct
-#   BUDGET=210 target/gpu/gpu.sh planted memcheck racecheck rows:b4 rows:b12,b10 rows:b13,b14
+#   BUDGET=170 LIMIT=60 target/gpu/gpu.sh rows:b6,b8,b11 rows:b9 rows:b12,b13 planted memcheck racecheck
 #
 # Seconds that parts took on an H200: smoke 45, native 1, stalls 3, graphs 8, bits 21, processes 7, plans 89, nccl 85, torch 90, rows b9 30,
-# b6 b7 b8 b11 30 together; specialized takes more than 75 and b4 more than 60. A row without algorithms of its own tries all of them.
+# b6 b7 b8 b11 30 together; specialized takes more than 75, and b4 of all sizes more than 60. A row without algorithms of its own tries all of them.
 #
 # Each row's log begins with what the device can do at best: L, the launch of an empty kernel; G, the same in a graph; F, a flag
 # through the L2 cache; C, a copy.
-# Rows of small messages (b1 b4 b5 b6 b7 b8 b11) end with three stamps of the device's clock per launch (%globaltimer: first thread block
+# Rows of small messages (b1 b4 b6 b7 b8 b11) end with three stamps of the device's clock per launch (%globaltimer: first thread block
 # starts, first store, finish), by kernels that are compiled for that; it needs MSCCLPP_NVRTC as above.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -188,10 +189,11 @@ smoke() {
     return "$status"
 }
 
-rows() { # ROWS ALGORITHMS
-    local rows=${1//,/ }
+rows() { # ROWS ALGORITHMS SIZE
+    local rows=${1//,/ } bytes=''
+    [ -z "$3" ] || bytes=$(numfmt --from=iec "$3")
     # shellcheck disable=SC2086
-    limited "$programs/cuda" ${REHEARSE:+rehearse} ${rows:-rows} ${2:+only:$2}
+    limited "$programs/cuda" ${REHEARSE:+rehearse} ${rows:-rows} ${2:+only:$2} ${bytes:+at-most:$bytes}
 }
 
 # Runs jobs of dev/tests/python with two ranks, which share the device.
@@ -291,8 +293,7 @@ planted() {
 }
 
 for wanted; do
-    IFS=: read -r name first second <<<"$wanted:"
-    second=${second%:}
+    IFS=: read -r name first second third _ <<<"$wanted::::"
     # A filter may have colons.
     rest=${wanted#*:}
     case $name in
@@ -302,7 +303,7 @@ for wanted; do
         processes) part 150 processes tests cuda::processes:: ;;
         ucx) part 60 ucx ucx ;;
         nccl | torch) part 240 "$wanted" "$name" "$first" ;;
-        rows) part 570 "$wanted" rows "$first" "$second" ;;
+        rows) part 570 "$wanted" rows "$first" "$second" "$third" ;;
         bench) part 570 bench bench ;;
         machine) part 240 machine machine ;;
         planted) part 60 planted planted ;;

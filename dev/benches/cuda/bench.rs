@@ -26,6 +26,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) quiet: bool,
     /// Algorithms that are measured where there is a choice; empty for all.
     pub(crate) only: Vec<String>,
+    /// The largest messages that are measured, in bytes; rows whose messages are all larger measure the smallest.
+    pub(crate) at_most: u64,
     /// Small messages and few launches: it tests the commands, and the printed times have no meaning.
     pub(crate) rehearsal: bool,
 }
@@ -44,7 +46,7 @@ const LARGE: u64 = 16 << 20;
 impl<'a> Bench<'a> {
     pub(crate) fn new(device: &'a Device, fresh: &'a dyn Fn() -> Outcome<Device>) -> Self {
         let (registry, compared) = (Registry::builtin(), OnceCell::new());
-        Self { device, fresh, registry, compared, quiet: false, only: Vec::new(), rehearsal: false }
+        Self { device, fresh, registry, compared, quiet: false, only: Vec::new(), at_most: u64::MAX, rehearsal: false }
     }
 
     /// Prints a line.
@@ -69,9 +71,15 @@ impl<'a> Bench<'a> {
         ways.map(|specialize| PrepareOptions::default().specialize(specialize)).collect()
     }
 
-    /// Returns the sizes, or one small size.
+    /// Returns the sizes, which increase, up to the largest that is wanted, or one small size.
     pub(crate) fn sizes<'b>(&self, sizes: &'b [u64]) -> &'b [u64] {
-        if self.rehearsal { &[1 << 10] } else { sizes }
+        let count = sizes.partition_point(|&size| size <= self.at_most).max(1);
+        if self.rehearsal { &[1 << 10] } else { &sizes[..count] }
+    }
+
+    /// Returns whether this algorithm is measured where there is a choice.
+    pub(crate) fn is_wanted(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
     /// Returns a request for a collective of f32 on `num_ranks` virtual ranks, which may round differently; `bytes` is
@@ -136,9 +144,8 @@ impl<'a> Bench<'a> {
     /// Returns all configurations for a request of plans whose thread blocks are co-resident.
     pub(crate) fn choices(&self, request: &Request) -> Vec<Choice> {
         let serves = self.registry.iter().filter(|algorithm| {
-            let is_wanted = self.only.is_empty() || self.only.iter().any(|name| name == algorithm.name());
             let serves = algorithm.collective() == request.collective && algorithm.check_request(request).is_ok();
-            is_wanted && serves && algorithm.is_builtin()
+            self.is_wanted(algorithm.name()) && serves && algorithm.is_builtin()
         });
         let all = serves.flat_map(|algorithm| {
             let blocks = if self.rehearsal { vec![None] } else { algorithm.block_counts(Backend::Cuda) };

@@ -11,12 +11,13 @@ use crate::measure::{Outcome, mean, microseconds};
 const RANKS: u32 = 8;
 
 /// Hand-written kernel, its algorithm in the library, and the sizes that it supports.
-const ALGORITHMS: [(&str, &str, &[u64]); 2] = [
+const ALGORITHMS: [(&str, &str, &[u64]); 3] = [
     ("one_shot", "allreduce_one_shot_packets", &[1 << 10, 4 << 10, 16 << 10, 64 << 10]),
+    ("packets", "allreduce_packets", &[1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20]),
     (
         "all_pairs",
         "allreduce_all_pairs",
-        &[64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30],
+        &[1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30],
     ),
 ];
 
@@ -47,7 +48,7 @@ pub(crate) fn lines<'a>(bench: &'a Bench<'_>) -> Outcome<Option<&'a [Line]>> {
         "plan", "bytes", "blocks", "threads", "by hand", "interpreted", "", "specialized", "", "of interp."
     ));
     let mut all = Vec::new();
-    for (kernel, name, sizes) in ALGORITHMS {
+    for (kernel, name, sizes) in ALGORITHMS.into_iter().filter(|(_, name, _)| bench.is_wanted(name)) {
         for &bytes in bench.sizes(sizes) {
             match line(bench, kernel, name, bytes) {
                 Err(error) if error.downcast_ref().is_some_and(is_of_memory) => {

@@ -1,4 +1,4 @@
-// Two all-reduces of f32 sums as one would write them by hand, for RANKS ranks that share a device, in place: what the executor
+// Three all-reduces of f32 sums as one would write them by hand, for RANKS ranks that share a device, in place: what the executor
 // is compared with. Blocks rank * each + b of the grid are rank's; block b of all ranks work together. Their waits have no
 // end: they are for measuring.
 #include "packet.h"
@@ -10,7 +10,7 @@
 
 struct Ranks {
   uint64_t buffers[16];
-  /// Of every rank: two halves of RANKS times 2 * bytes.
+  /// Of every rank: two halves, of RANKS times 2 * bytes for `one_shot`, and of 4 * bytes for `packets`.
   uint64_t packets[16];
   /// Launches, blocks that have finished, then one counter for each block of a rank, 64 bytes apart.
   uint64_t counters;
@@ -124,5 +124,59 @@ KERNEL(1024) one_shot(KERNEL_PARAM Ranks all) {
   finish(all, here);
 }
 
+/// Every rank adds up its part of all buffers, which comes as packets, and sends the sums to all as packets. Bytes are a multiple of
+/// 8 * RANKS. A thread has the same places of all parts, so it reads a place before it writes it.
+KERNEL(1024) packets(KERNEL_PARAM Ranks all) {
+  const Here here(all);
+  const uint32_t flag = static_cast<uint32_t>(here.launches % 0xffffffffull) + 1;
+  const uint64_t part = all.bytes / RANKS, half = (here.launches & 1) * 4 * all.bytes;
+  char* own = reinterpret_cast<char*>(all.buffers[here.rank]);
+  const uint64_t first = 8 * (static_cast<uint64_t>(here.block) * dev_threads() + dev_thread());
+  const uint64_t step = 8 * static_cast<uint64_t>(here.each) * dev_threads();
+  DEV_NO_UNROLL
+  for (uint64_t i = first; i < part; i += step) {
+#pragma unroll
+    for (uint32_t s = 1; s < RANKS; ++s) {
+      const uint32_t peer = (here.rank + s) % RANKS;
+      const Vec8 payload = load_any<Vec8>(own + peer * part + i, 8);
+      store_packet(reinterpret_cast<char*>(all.packets[peer]) + half + 2 * (here.rank * part + i), payload, flag);
+    }
+  }
+  const char* arrived = reinterpret_cast<const char*>(all.packets[here.rank]) + half;
+  uint32_t seen;
+  DEV_NO_UNROLL
+  for (uint64_t i = first; i < part; i += step) {
+    mscclpp::Accumulator<Sum, Vec8> sum;
+#pragma unroll
+    for (uint32_t r = 0; r < RANKS; ++r) {
+      Vec8 data;
+      if (r == here.rank) data = load_any<Vec8>(own + r * part + i, 8);
+      else while (!load_packet(arrived + 2 * (r * part + i), flag, data, seen)) dev_relax();
+      if (r == 0) sum.start(data);
+      else sum.add<true>(data, Reduction::kSum);
+    }
+    const Vec8 result = sum.finish();
+    store_any(own + here.rank * part + i, 8, result);
+#pragma unroll
+    for (uint32_t s = 1; s < RANKS; ++s) {
+      const uint32_t peer = (here.rank + s) % RANKS;
+      char* results = reinterpret_cast<char*>(all.packets[peer]) + half + 2 * all.bytes;
+      store_packet(results + 2 * (here.rank * part + i), result, flag);
+    }
+  }
+  DEV_NO_UNROLL
+  for (uint64_t i = first; i < part; i += step) {
+#pragma unroll
+    for (uint32_t s = 1; s < RANKS; ++s) {
+      const uint32_t peer = (here.rank + s) % RANKS;
+      Vec8 data;
+      while (!load_packet(arrived + 2 * (all.bytes + peer * part + i), flag, data, seen)) dev_relax();
+      store_any(own + peer * part + i, 8, data);
+    }
+  }
+  finish(all, here);
+}
+
 SIM_KERNEL(all_pairs, Ranks)
 SIM_KERNEL(one_shot, Ranks)
+SIM_KERNEL(packets, Ranks)

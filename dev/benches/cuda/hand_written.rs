@@ -26,7 +26,8 @@ pub(crate) struct HandWritten {
 }
 
 impl HandWritten {
-    /// Loads a kernel. `name`: `all_pairs` or `one_shot`; `bytes`: of every rank's buffer, a multiple of 16.
+    /// Loads a kernel. `name`: `all_pairs`, `one_shot` or `packets`; `bytes`: of every rank's buffer, a multiple of
+    /// 16, and for `packets` also of 8 times `ranks`.
     pub(crate) fn new(
         device: &Device,
         name: &str,
@@ -43,7 +44,11 @@ impl HandWritten {
         }
         let memory = |bytes| (0..ranks).map(|_| DeviceBuffer::new(device, bytes)).collect::<Result<Vec<_>, _>>();
         let buffers = memory(bytes)?;
-        let packets = memory(if name == "one_shot" { 4 * u64::from(ranks) * bytes } else { 16 })?;
+        let packets = memory(match name {
+            "one_shot" => 4 * u64::from(ranks) * bytes,
+            "packets" => 8 * bytes,
+            _ => 16,
+        })?;
         let counters = DeviceBuffer::new(device, 64 * u64::from(1 + blocks))?;
         let addresses = |memory: &[DeviceBuffer]| {
             let mut all = [0; 16];

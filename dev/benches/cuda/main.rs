@@ -5,6 +5,7 @@
 //! | `rows` | all targets for one device, and reports for each whether it is reached |
 //! | `b1` … `b14` | some of these targets, in one run and in this order |
 //! | `… only:NAME,NAME` | rows with these algorithms alone where there is a choice |
+//! | `… at-most:BYTES` | rows without larger messages, but for rows whose messages are all larger |
 //! | `collectives` | time of a launch in a graph, eager and on the host, and bytes per second |
 //! | `compare` | the interpreter and the specialized kernel, compared with a hand-written one |
 //! | `calls` | host time of calls: the first one, one of another size, one that repeats the last |
@@ -48,6 +49,10 @@ fn main() -> Outcome<()> {
     bench.rehearsal = arguments.first() == Some(&"rehearse");
     if bench.rehearsal {
         arguments.remove(0);
+    }
+    if let Some(bytes) = arguments.last().and_then(|last| last.strip_prefix("at-most:")) {
+        bench.at_most = bytes.parse()?;
+        arguments.pop();
     }
     if let Some(names) = arguments.last().and_then(|last| last.strip_prefix("only:")) {
         bench.only = names.split(',').map(str::to_owned).collect();

@@ -15,10 +15,9 @@ use crate::measure::{Outcome, median};
 const LAUNCHES: usize = 64;
 
 /// Rows of small messages: plans, and bytes of a rank's buffer.
-const ROWS: [(&str, &[&str], &[u64]); 7] = [
+const ROWS: [(&str, &[&str], &[u64]); 6] = [
     ("b1", &["allreduce_one_shot_packets", "allreduce_packets"], &[1 << 10, 2 << 10, 4 << 10, 8 << 10]),
-    ("b4", &["allreduce_one_shot_packets", "allreduce_all_pairs"], &[1 << 10, 4 << 10, 64 << 10]),
-    ("b5", &["allreduce_one_shot_packets", "allreduce_all_pairs"], &[1 << 10, 4 << 10, 64 << 10]),
+    ("b4", &["allreduce_one_shot_packets", "allreduce_packets", "allreduce_all_pairs"], &[1 << 10, 4 << 10, 64 << 10]),
     ("b6", &NAMES, &[256 << 10]),
     ("b7", &NAMES, &[256 << 10]),
     ("b8", &["allreduce_packets"], &[4 << 10]),

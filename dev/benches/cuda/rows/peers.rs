@@ -18,7 +18,7 @@ fn summary(lines: &[Line], ratio: impl Fn(&Line) -> f64) -> (f64, f64) {
 }
 
 pub(super) fn b4(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Verdict>> {
-    let Some(lines) = compare::lines(bench)? else { return Ok(None) };
+    let Some(lines) = compare::lines(bench)?.filter(|lines| !lines.is_empty()) else { return Ok(None) };
     let (mean, worst) = summary(lines, |line| line.interpreted / line.by_hand);
     let faster = lines.iter().filter(|line| line.interpreted < line.by_hand).count();
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
@@ -35,16 +35,20 @@ pub(super) fn b4(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ver
 }
 
 pub(super) fn b5(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Verdict>> {
-    let Some(lines) = compare::lines(bench)? else { return Ok(None) };
+    let Some(lines) = compare::lines(bench)?.filter(|lines| !lines.is_empty()) else { return Ok(None) };
     let [small, large]: [Vec<Line>; 2] = [
         lines.iter().filter(|line| line.bytes <= 64 << 10).cloned().collect(),
         lines.iter().filter(|line| line.bytes >= 16 << 20).cloned().collect(),
     ];
     let (gain, _) = summary(&small, |line| line.interpreted / line.specialized);
     let (_, loss) = summary(&large, |line| line.specialized / line.interpreted);
+    let loss_of_large = match large.is_empty() {
+        true => "no sizes from 16 MiB on".into(),
+        false => format!("{loss:.3} of the interpreter's time at worst from 16 MiB on"),
+    };
     Ok(Some(Verdict {
         row: "B5",
-        measured: format!("{gain:.2} x up to 64 KiB, {loss:.3} of the interpreter's time at worst from 16 MiB on"),
+        measured: format!("{gain:.2} x up to 64 KiB, {loss_of_large}"),
         must: ("at least 1.15 x".into(), gain >= 1.15),
         // The difference between repeated runs.
         bold: ("at least 1.4 x, and no loss".into(), gain >= 1.4 && loss <= 1.01),
