@@ -487,7 +487,11 @@ class Backend(_BASE):  # type: ignore[misc]
         max_size: int | None = None,
     ) -> None:
         """Sends to rank r as many rows of the input as entry r of its sizes says; see ``mscclpp_rs.all_to_all_single``."""
-        devices = [tensor.device for tensor in (output, input, output_sizes, input_sizes)]
+        tensors = (output, input, output_sizes, input_sizes)
+        if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+            found = ", ".join(type(tensor).__name__ for tensor in tensors)
+            raise InvalidInputError(f"all_to_all_single: expected tensors of rows and of sizes, found {found}")
+        devices = [tensor.device for tensor in tensors]
         if any(device != devices[0] for device in devices):
             raise InvalidInputError(f"all_to_all_single: expected tensors on one device, found {', '.join(map(str, devices))}")
         if input.dim() == 0 or output.shape[1:] != input.shape[1:] or 0 in input.shape[1:]:
@@ -498,8 +502,8 @@ class Backend(_BASE):  # type: ignore[misc]
         to, received = (buffers.in_out(tensor, tensor) for tensor in (output, output_sizes))
         source, sent = buffers.input(input), buffers.input(input_sizes)
         most = max(1, input.shape[0]) if max_size is None else max_size
-        if most < 1:
-            raise InvalidInputError(f"all_to_all_single: expected a maximum size of at least 1, found {most}")
+        if not 1 <= most < 1 << 63:
+            raise InvalidInputError(f"all_to_all_single: expected a maximum size of 1 to 2^63 - 1, found {most}")
         self._native.all_to_all_rows(to, source, received, sent, math.prod(input.shape[1:]), most, -1)
         self._finish(None, None, [output, output_sizes], buffers)
 

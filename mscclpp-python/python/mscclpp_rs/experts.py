@@ -7,6 +7,7 @@ nothing waits for it, and a captured call takes the values that are in memory at
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -32,10 +33,10 @@ class Handle:
     """Where rows were sent in a dispatch, and where those that arrived are. It has memory of its own, which later dispatches use when the
     handle is gone; that of a captured dispatch is kept."""
 
-    __slots__ = ("__weakref__", "_dtype", "_experts", "_rows", "_tokens")
+    __slots__ = ("__weakref__", "_dtype", "_experts", "_has_rows", "_rows", "_tokens")
 
     def __init__(self, experts: Experts, tokens: torch.Size, rows: torch.Size, dtype: torch.dtype) -> None:
-        self._experts, self._tokens, self._rows, self._dtype = experts, tokens, rows, dtype
+        self._experts, self._tokens, self._rows, self._dtype, self._has_rows = experts, tokens, rows, dtype, False
 
 
 def _is_captured(device: torch.device) -> bool:
@@ -96,13 +97,16 @@ def low_latency_dispatch(
         raise InvalidInputError(f"low_latency_dispatch: expected an alignment of 1 to {1 << 16} rows, found {expert_alignment}")
     backend, each, alignment = backend_of(group), num_experts // ranks, expert_alignment or 0
     dtype = rows.dtype if scales is None else torch.bfloat16
+    if expert_alignment is None:
+        shape = (each, ranks * most)
+    else:
+        shape = (ranks * most * min(top_k, each) + each * (alignment - 1),)
+    if math.prod(shape) * hidden * dtype.itemsize >= 1 << 63:
+        found = f"{most}, {num_experts} experts and rows of {hidden}"
+        raise InvalidInputError(f"low_latency_dispatch: expected rows of less than 2^63 bytes for the maximum of tokens, found {found}")
+    places = torch.Size(shape)
     like = torch.empty(0, dtype=dtype, device=rows.device)
     experts, unused = _memory(backend, like, (hidden, num_experts, top_k, most), alignment)
-
-    if expert_alignment is None:
-        places = torch.Size((each, ranks * most))
-    else:
-        places = torch.Size((ranks * most * min(top_k, each) + each * (alignment - 1),))
     recv_x = torch.empty(*places, hidden, dtype=torch.float8_e4m3fn if is_scaled else dtype, device=rows.device)
     recv_scales = torch.empty(*places, hidden // _GROUP, device=rows.device) if is_scaled else None
     recv_count = torch.empty(each, dtype=torch.int64, device=rows.device)
@@ -118,6 +122,7 @@ def low_latency_dispatch(
 
     def receive() -> None:
         backend._native.receive_at_experts(experts, recv_x, recv_scales, recv_count)
+        handle._has_rows = True
 
     result = (recv_x if recv_scales is None else (recv_x, recv_scales), recv_count, handle)
     return _finished(result, receive, return_recv_hook)
@@ -137,8 +142,15 @@ def low_latency_combine(
 
     Returns for each token the sum of ``weight * row`` in the order of its choices, each product and each sum rounded to float32, and the result
     to the type of ``x``; in ``out`` if it is given. Choices of no expert are skipped. With ``return_recv_hook`` a function is returned as well,
-    which writes the result. A call of all ranks of the group. Raises ``InvalidInputError`` for shapes that are not those of the dispatch.
+    which writes the result. A call of all ranks of the group. Raises ``InvalidInputError`` for shapes that are not those of the dispatch, and
+    before the function of the dispatch has written its rows.
     """
+    if not isinstance(handle, Handle):
+        raise InvalidInputError(f"low_latency_combine: expected the handle of a dispatch, found {type(handle).__name__}")
+    if not handle._has_rows:
+        raise InvalidInputError("low_latency_combine: expected rows that have arrived, found none: first call the function of the dispatch")
+    if topk_weights.is_complex():
+        raise InvalidInputError(f"low_latency_combine: expected weights of real numbers, found {topk_weights.dtype}")
     if x.shape != handle._rows or x.dtype != handle._dtype or topk_idx.shape != handle._tokens or topk_weights.shape != handle._tokens:
         found = f"{list(x.shape)} of {x.dtype}, {list(topk_idx.shape)} and {list(topk_weights.shape)}"
         expected = f"{list(handle._rows)} rows of the dispatch of {handle._dtype}, its {list(handle._tokens)} choices and a weight for each"

@@ -391,6 +391,9 @@ def all_to_all_of_rows_whose_numbers_receivers_do_not_know():
             assert "expected sizes" in str(error), error
         else:
             raise AssertionError(f"sizes {wrong}")
+    refused("tensors of rows and of sizes", lambda: mscclpp_rs.all_to_all_single(output, source, [0] * SIZE, [1] * SIZE))
+    for most in (0, 1 << 64):
+        refused("a maximum size", lambda: mscclpp_rs.all_to_all_single(output, source, sizes, sent, max_split_size=most))
     dist.barrier()
 
 
@@ -465,6 +468,9 @@ def tokens_reach_experts_and_return():
     packed, _, handle = low_latency_dispatch(x, chosen, most, each * SIZE)
     refused("rows of the dispatch", lambda: low_latency_combine(packed[:, 1:], chosen, weights, handle))
     refused("a weight for each", lambda: low_latency_combine(packed, chosen, weights[:, :1], handle))
+    refused("weights of real numbers", lambda: low_latency_combine(packed, chosen, weights.to(torch.complex64), handle))
+    refused("the handle of a dispatch", lambda: low_latency_combine(packed, chosen, weights, None))
+    refused("less than 2^63 bytes", lambda: low_latency_dispatch(x, chosen, 1 << 62, each * SIZE))
     equal(low_latency_combine(packed, chosen, weights, handle), 2 * x, "after mistakes")
 
 
@@ -483,6 +489,7 @@ def halves_and_scales_of_experts():
     dropped = low_latency_dispatch(x, chosen, most, each * SIZE, return_recv_hook=True)
     del dropped
     other, other_counts, handle, hook = low_latency_dispatch(x, chosen, most, each * SIZE, return_recv_hook=True)
+    refused("rows that have arrived", lambda: low_latency_combine(other, chosen, weights, handle))
     hook()
     equal(other, packed, "rows of a hook")
     equal(other_counts, counts, "counts of a hook")
