@@ -25,6 +25,11 @@ impl Span<'_> {
         {
             return line;
         }
+        if n < LINE
+            && let Some(line) = self.load_within(at, n)
+        {
+            return line;
+        }
         let mut line = Line::ZERO;
         let words = self.whole_words(at, n);
         for (i, word) in line.0[..words].iter_mut().enumerate() {
@@ -55,6 +60,35 @@ impl Span<'_> {
         let words = first.0.map(u64::to_le);
         let next = |i: usize| words.get(i + 1).copied().unwrap_or(last.to_le());
         Some(Line(std::array::from_fn(|i| u64::from_le(words[i] >> low | next(i) << high))))
+    }
+
+    /// Reads less than a line from the words that contain it, at most nine; `None` if not all of these words are in the slice, or the bytes
+    /// are not in the span.
+    #[inline(always)]
+    fn load_within(self, at: usize, n: usize) -> Option<Line> {
+        let end = at.checked_add(n).filter(|end| *end <= self.len)?;
+        let skip = self.base.addr().wrapping_add(at) % 8;
+        let count = (skip + n).div_ceil(8);
+        let before = self.base.addr() - self.lent.base.addr() + at;
+        let after = self.lent.len - (before - at) - end;
+        if before < skip || after < 8 * count - skip - n {
+            return None;
+        }
+        let mut words = [0_u64; 9];
+        for (i, word) in words[..count].iter_mut().enumerate() {
+            // SAFETY: all bytes of the words from `skip` bytes before the first byte on are in the slice, and the first word is aligned;
+            // the rest is as in `load`.
+            *word = unsafe { unit::load_word(self.base.add(at).sub(skip).add(8 * i), self.lent.shared) }.to_le();
+        }
+        let low = 8 * skip as u32;
+        let shifted = |i: usize| words[i] >> low | words[i + 1] << 1 << (63 - low);
+        // The rest of the line is zero.
+        let kept = |i: usize| match n.saturating_sub(8 * i) {
+            0 => 0,
+            bytes @ 1..8 => u64::MAX >> (64 - 8 * bytes),
+            _ => u64::MAX,
+        };
+        Some(Line(std::array::from_fn(|i| u64::from_le(shifted(i) & kept(i)))))
     }
 
     #[cold]
