@@ -1,13 +1,15 @@
 //! Source locations of calls that begin in another library: messages name the line of the program's call, not one in
 //! the library. Calls of programs in other languages have a name instead.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::panic::Location;
 
 thread_local! {
     static CURRENT: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
     static NAME: Cell<Option<&'static str>> = const { Cell::new(None) };
-    static CALL: RefCell<Option<(String, u64)>> = const { RefCell::new(None) };
+    static CALL: RefCell<Option<(CallText, u64)>> = const { RefCell::new(None) };
     /// Whether there is a call, without a borrow.
     static IS_PART: Cell<bool> = const { Cell::new(false) };
 }
@@ -63,6 +65,33 @@ pub fn text(place: &'static Location<'static>) -> String {
     name().map_or_else(|| current(place).to_string(), str::to_owned)
 }
 
+/// What messages name a call; formatted only for a message.
+pub struct CallText {
+    call: Cow<'static, str>,
+    /// What is called on, such as a type of elements.
+    of: Option<&'static str>,
+}
+
+impl CallText {
+    /// Returns the text "`call` of `what`", without an allocation.
+    pub const fn of(call: &'static str, what: &'static str) -> Self {
+        Self { call: Cow::Borrowed(call), of: Some(what) }
+    }
+}
+
+impl<S: Into<Cow<'static, str>>> From<S> for CallText {
+    fn from(call: S) -> Self {
+        Self { call: call.into(), of: None }
+    }
+}
+
+impl fmt::Display for CallText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.call)?;
+        self.of.map_or(Ok(()), |what| write!(f, " of {what}"))
+    }
+}
+
 /// While this exists, messages name a call of the program in place of this thread's calls, which are parts of it.
 #[must_use = "the call is named until this is dropped"]
 pub struct Part {
@@ -79,10 +108,10 @@ impl Drop for Part {
 }
 
 /// Lets messages name `call`, the program's call with a number, in place of this thread's calls, unless they already name another one.
-pub fn enter_call(number: u64, call: impl FnOnce() -> String) -> Part {
+pub fn enter_call<C: Into<CallText>>(number: u64, call: impl FnOnce() -> C) -> Part {
     let is_outermost = !is_part();
     if is_outermost {
-        CALL.set(Some((call(), number)));
+        CALL.set(Some((call().into(), number)));
         IS_PART.set(true);
     }
     Part { is_outermost }
@@ -96,7 +125,7 @@ pub fn is_part() -> bool {
 
 /// Returns the call of the program of which this thread's calls are parts, if there is one.
 pub fn call() -> Option<String> {
-    CALL.with_borrow(|call| call.as_ref().map(|(call, _)| call.clone()))
+    CALL.with_borrow(|call| call.as_ref().map(|(call, _)| call.to_string()))
 }
 
 /// Returns that call with its number.
@@ -111,12 +140,14 @@ mod tests {
     #[test]
     fn outermost_call_is_named_until_it_ends() {
         assert_eq!(call(), None);
-        let outer = enter_call(3, || "outer".into());
-        let inner = enter_call(1, || unreachable!("it is not needed"));
+        let outer = enter_call(3, || "outer");
+        let inner = enter_call(1, || -> String { unreachable!("it is not needed") });
         assert_eq!(call().as_deref(), Some("outer"));
         drop(inner);
         assert_eq!((call().as_deref(), numbered_call().as_deref()), (Some("outer"), Some("outer (call 3)")));
         drop(outer);
         assert!(call().is_none() && !is_part());
+        let _outer = enter_call(4, || CallText::of("exchange", "f32"));
+        assert_eq!(numbered_call().as_deref(), Some("exchange of f32 (call 4)"));
     }
 }

@@ -152,7 +152,7 @@ impl Communicator {
             #[cfg(feature = "cuda")]
             calls.devices.post_of_host(None, place)?;
             let executor = {
-                let _part = self.enter_call(|| "barrier".to_owned());
+                let _part = self.enter_call(|| "barrier");
                 self.connected()?
             };
             let of_calls = || self.inner.observed.counters.of_calls("barrier", "");

@@ -10,9 +10,9 @@ use std::panic::Location;
 pub(super) use self::counted::CountedPlans;
 use super::handle::Communicator;
 use mscclpp_algorithms as algorithms;
-use mscclpp_base::dtype::Element;
+use mscclpp_base::dtype::{Element, ElementType};
 use mscclpp_base::error::{CountLimit, CountOverflow, Error};
-use mscclpp_bootstrap::place;
+use mscclpp_bootstrap::place::{self, CallText};
 use mscclpp_core::types::ReduceOp;
 
 /// What errors and messages name.
@@ -144,7 +144,10 @@ impl Communicator {
         parts: Parts<'_, T>,
         output: &mut Output<'_, T>,
     ) -> Result<Vec<usize>, Error> {
-        let part = self.enter_call(|| format!("{CALL} of {}", self.element_type(T::TYPE)));
+        let part = self.enter_call(|| match self.element_type(T::TYPE) {
+            ElementType { dtype, name: None } => CallText::of(CALL, dtype.name()),
+            named => format!("{CALL} of {named}").into(),
+        });
         let exchanged = self.exchange(parts, output);
         drop(part);
         self.count_call();

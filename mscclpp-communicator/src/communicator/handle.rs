@@ -289,7 +289,7 @@ impl Communicator {
     }
 
     /// Lets messages name this call in place of those that are parts of it, until the result is dropped.
-    pub(super) fn enter_call(&self, call: impl FnOnce() -> String) -> place::Part {
+    pub(super) fn enter_call<C: Into<place::CallText>>(&self, call: impl FnOnce() -> C) -> place::Part {
         let number = self.inner.executor.get().map_or(1, |executor| executor.history().next_program_number());
         place::enter_call(number, call)
     }
