@@ -152,6 +152,11 @@ fn links_between_nodes_are_used_as_the_bound_allows() {
     assert_use_links([machine_of_nodes(8, 4, "multicast = true\n"), machine_of_nodes(6, 2, "")].into_iter());
 }
 
+#[test]
+fn memory_of_the_host_is_used_as_the_bound_allows() {
+    assert_use_links([Machine::builtin("4xrtx4090-pcie").expect("it is built in")].into_iter());
+}
+
 /// Nodes on switches, with an interface for each rank to a network that all nodes share.
 fn machine_of_nodes(ranks: u32, per_node: u32, more: &str) -> Machine {
     let link = |to: &str, rate: u32, shared: bool| {

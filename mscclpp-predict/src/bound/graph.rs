@@ -219,10 +219,34 @@ impl<'t> Graph<'t> {
         let partitions = self.partitions().into_iter().chain(nodes.clone());
         let cuts = partitions.filter(|classes| !with_sums || whole(classes)).map(|classes| {
             let num_classes = self.num_parts(&classes);
-            let gb_per_s = self.egress(&classes)[..num_classes as usize].iter().sum();
+            let gb_per_s = self.between(&classes, num_classes);
             Cut { classes, num_classes, gb_per_s, messages: 2.0 * (f64::from(num_classes) - 1.0) }
         });
         cuts.reduce(Cut::tighter)
+    }
+
+    /// Returns what ranks must send where switches do not copy or add: each element is sent by ranks at least once less than there are
+    /// ranks. The bandwidth is that of links which all paths between ranks pass, such as those of a host's memory.
+    pub(super) fn copies(&self) -> Cut {
+        let mut classes: Classes = (0..).take(self.num_elements()).collect();
+        let num_classes = self.topology.num_ranks as u32;
+        classes[self.topology.num_ranks..].fill(num_classes);
+        let gb_per_s = self.between(&classes, num_classes);
+        Cut { classes, num_classes, gb_per_s, messages: f64::from(num_classes) - 1.0 }
+    }
+
+    /// Returns the bandwidth of all paths together from some of the first classes to another one, through no third one.
+    fn between(&self, classes: &[u32], num_classes: u32) -> f64 {
+        let source = self.num_elements();
+        let sink = source + 1;
+        let mut network = Network::new(sink + 1);
+        let is_one = |element: usize| classes[element] < num_classes;
+        for edge in self.edges.iter().filter(|edge| !is_one(edge.from) || classes[edge.from] != classes[edge.to]) {
+            let from = if is_one(edge.from) { source } else { edge.from };
+            let to = if is_one(edge.to) { sink } else { edge.to };
+            network.add(from, to, edge.gb_per_s);
+        }
+        network.max_flow(source, sink).0
     }
 
     /// Returns the set with the largest quotient of messages, a function of its ranks, and egress: of the classes of partitions, each with

@@ -6,7 +6,8 @@
 //!
 //! In an all-reduce the whole sum must enter and leave every set of elements with some but not all ranks. Where switches do not add, more is known:
 //! of k classes of ranks each element is sent by classes at least 2(k−1) times, so the links out of all classes carry
-//! 2(k−1) messages. Classes are single ranks, or what slower links connect; where the switches of nodes add, whole nodes.
+//! 2(k−1) messages. In other collectives single ranks send each element k−1 times. What all messages pass on the way, such as memory of
+//! the host, limits them, too. Classes are single ranks, or what slower links connect; where the switches of nodes add, whole nodes.
 
 mod graph;
 mod latency;
@@ -83,7 +84,8 @@ pub struct Certificate {
     pub sets: Vec<Vec<String>>,
     /// Whether data must leave the set or enter it; data that must leave one class enters another one.
     pub direction: Direction,
-    /// Bandwidth of the links that leave or enter the set or the classes, in 10⁹ bytes per second.
+    /// Bandwidth of the links that leave or enter the set or the classes, in 10⁹ bytes per second; of classes, that of links which all
+    /// paths between them pass, if that is less.
     pub gb_per_s: f64,
     /// Messages of the collective's size that these links carry at least.
     pub messages: f64,
@@ -193,6 +195,18 @@ pub fn lower_bound_of_root(
         CollectiveKind::Reduce => reversed.cut(Some(root)),
         CollectiveKind::AllToAll | CollectiveKind::AllToAllV => graph.best_set(|inside| inside * (n - inside) / n),
         _ => graph.best_set(|_| 1.0),
+    };
+    let found = match kind {
+        CollectiveKind::AllGather
+        | CollectiveKind::ReduceScatter
+        | CollectiveKind::AllToAll
+        | CollectiveKind::Broadcast
+        | CollectiveKind::Reduce
+            if !machine.multicast =>
+        {
+            found.map(|cut| cut.tighter(graph.copies()))
+        }
+        _ => found,
     };
     let certificate = match kind {
         CollectiveKind::ReduceScatter | CollectiveKind::Reduce => found.map(|cut| reversed.certificate(&cut)),

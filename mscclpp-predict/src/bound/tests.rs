@@ -61,6 +61,29 @@ fn switch_that_adds_is_bounded_by_the_cut_alone() {
 }
 
 #[test]
+fn memory_that_all_copies_pass_limits_their_sum() {
+    let text = |rate: &str| {
+        let link = |from: &str, to: &str, rate: &str| {
+            format!(
+                "[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\ngb_per_s = {rate}\none_way = true\nsource = \"test\"\n"
+            )
+        };
+        let head = "name = \"test\"\ndescription = \"d\"\nranks = 4\nranks_per_node = 4\nmulticast = false\n";
+        [head.into(), link("gpu", "writes", "30"), link("writes", "reads", rate), link("reads", "gpu", "30")].concat()
+    };
+    let host = Machine::parse(&text("12")).unwrap_or_else(|error| panic!("{error}"));
+    // Three quarters of four messages, or each element to three ranks, at 12 for all ranks together.
+    for kind in [AllGather, ReduceScatter, AllToAll, CollectiveKind::Broadcast, CollectiveKind::Reduce] {
+        assert_algbw(&host, kind, 4.0);
+    }
+    assert_algbw(&host, AllReduce, 2.0);
+    // Memory that is as fast as all links limits nothing.
+    let fast = Machine::parse(&text("120")).unwrap_or_else(|error| panic!("{error}"));
+    assert_algbw(&fast, AllGather, 40.0);
+    assert_algbw(&fast, AllReduce, 20.0);
+}
+
+#[test]
 fn five_ranks_on_a_switch() {
     let five = machine(5, 5, false, &[("gpu", "switch", 450.0)]);
     assert_algbw(&five, AllGather, 562.5);
