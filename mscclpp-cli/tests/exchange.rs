@@ -1,6 +1,7 @@
 //! Algorithms of MSCCL as plan files, and messages for other simulators.
 
 use std::fs;
+use std::path::Path;
 
 use crate::common::mscclpp;
 
@@ -65,4 +66,8 @@ fn messages_are_written_for_other_simulators() {
     let words = ["simulate", "allreduce_staged_pipeline", "--machine", "4xa100", "--size", "4G", "--goal", &goal];
     let run = mscclpp(words).ends_with(2);
     assert!(run.stderr.contains("use a smaller size"), "{}", run.stderr);
+    let both = path("both");
+    let run =
+        mscclpp(["simulate", "allreduce_ring", "--machine", "4xa100", "--goal", &both, "--html", &both]).ends_with(2);
+    assert!(run.stderr.contains("expected different files") && !Path::new(&both).exists(), "{}", run.stderr);
 }

@@ -26,8 +26,9 @@ const MAX_SHOWN_OPS: usize = 10;
 ///
 /// # Errors
 /// Those of loading the plan and the machine; [`Error::Findings`] for a plan that the checks refuse; failures of the output;
-/// [`Error::Usage`] for ranks, links or tiers that the machine does not have.
+/// [`Error::Usage`] for ranks, links or tiers that the machine does not have, and for two outputs in one file.
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
+    check_outputs(args)?;
     let machine = load(&args.machine)?;
     let source = source::load_for(&args.source, &machine)?;
     let is_file = source.is_file;
@@ -68,6 +69,18 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
         print(text(args, &machine, &plan, &found, bound.as_ref()))?;
     }
     Ok(ExitCode::from(exit::SUCCESS))
+}
+
+/// Returns an error if two outputs are written to one file.
+fn check_outputs(args: &SimulateArgs) -> Result<()> {
+    let paths: Vec<_> = [&args.html, &args.trace, &args.goal].into_iter().flatten().collect();
+    match paths.iter().enumerate().find(|(i, path)| paths[..*i].contains(path)) {
+        Some((_, path)) => {
+            let path = path.display();
+            Err(Error::Usage(format!("--html, --trace, --goal: expected different files, found {path} twice")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Writes the messages of an execution for other simulators, in the formats that are asked for.

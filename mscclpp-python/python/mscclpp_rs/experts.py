@@ -98,13 +98,12 @@ def low_latency_dispatch(
     backend, each, alignment = backend_of(group), num_experts // ranks, expert_alignment or 0
     dtype = rows.dtype if scales is None else torch.bfloat16
     if expert_alignment is None:
-        shape = (each, ranks * most)
+        places = torch.Size((each, ranks * most))
     else:
-        shape = (ranks * most * min(top_k, each) + each * (alignment - 1),)
-    if math.prod(shape) * hidden * dtype.itemsize >= 1 << 63:
+        places = torch.Size((ranks * most * min(top_k, each) + each * (alignment - 1),))
+    if math.prod(places) * hidden * dtype.itemsize >= 1 << 63:
         found = f"{most}, {num_experts} experts and rows of {hidden}"
         raise InvalidInputError(f"low_latency_dispatch: expected rows of less than 2^63 bytes for the maximum of tokens, found {found}")
-    places = torch.Size(shape)
     like = torch.empty(0, dtype=dtype, device=rows.device)
     experts, unused = _memory(backend, like, (hidden, num_experts, top_k, most), alignment)
     recv_x = torch.empty(*places, hidden, dtype=torch.float8_e4m3fn if is_scaled else dtype, device=rows.device)
