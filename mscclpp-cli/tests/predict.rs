@@ -201,6 +201,16 @@ fn found_table_serves_selections() {
 }
 
 #[test]
+fn plan_that_loads_links_less_than_the_fastest_is_named() {
+    let find = |machine| mscclpp(["find", "all_reduce", "--machine", machine, "--size", "256M"]).succeeds().stdout;
+    let expected = "loads links less, 1.00 times the bound where allreduce_hierarchical_pipeline takes 1.56, but is predicted to take";
+    let text = find("2x8xh100");
+    assert!(text.contains(expected), "{text}");
+    let text = find("8xh100");
+    assert!(!text.contains("loads links less"), "{text}");
+}
+
+#[test]
 fn mistakes_in_requests_for_plans_are_usage_errors() {
     let fails = |words: &[&str], expected: &str| {
         let run = mscclpp(["find", "all_reduce", "--machine", "8xh100"].iter().chain(words)).ends_with(2);

@@ -62,8 +62,8 @@ impl Partials {
     }
 
     /// Returns the sum.
-    pub fn sum(self) -> f32 {
-        let mut partials = self.0.as_flattened().to_vec();
+    pub fn sum(mut self) -> f32 {
+        let partials = self.0.as_flattened_mut();
         let mut half = PARTIALS / 2;
         while half > 0 {
             let (first, second) = partials.split_at_mut(half);

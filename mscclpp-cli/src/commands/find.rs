@@ -184,7 +184,7 @@ fn less_traffic(ranking: &Ranking) -> Option<String> {
     let (other, of_other) =
         others.iter().find_map(|found| times(found).filter(|times| *times <= NEAR).map(|times| (found, times)))?;
     Some(format!(
-        "{} loads links less, {of_other:.2} times the bound where {} takes {of_first:.2}, but is predicted to take {:.2} us instead of {:.2}",
+        "{} loads links less, {of_other:.2} times the bound where {} takes {of_first:.2}, but is predicted to take {:.2} us instead of {:.2} us",
         other.candidate.name(),
         first.candidate.name(),
         other.time_us,

@@ -20,7 +20,7 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_exec::process::PreparedPlan;
-use mscclpp_select::Request;
+use mscclpp_select::{Backend, Request};
 
 use super::cache::Cache;
 use super::handle::Communicator;
@@ -34,7 +34,6 @@ const MAX_HIDDEN: u32 = i32::MAX as u32 / ACCUMULATORS - 1;
 pub(super) type NormPlans = Cache<(Box<PreparedPlan>, Arc<CallCounters>)>;
 
 /// Maximum bytes of a message that every rank of devices sends whole, and of that times the number of ranks.
-#[cfg(feature = "cuda")]
 const ONE_SHOT_BYTES: (u64, u64) = (64 << 10, 128 << 10);
 
 /// Maximum bytes that a rank on the CPU reads from its peers, which save it two handshakes: of a type whose elements are added in
@@ -159,21 +158,20 @@ impl Communicator {
         self.record(&mut calls, Some(request), |calls| {
             #[cfg(feature = "cuda")]
             calls.devices.post_of_host(Some(&request), place)?;
-            let prepare =
-                || {
-                    self.registry()?;
-                    no_plan_between_nodes(self, &request)?;
-                    let Choice { algorithm, plan } = choose(&request, Target::Cpu).map_err(|message| {
-                        Error::NoPlan { rank: self.rank(), request: self.describe(&request), message }
-                    })?;
-                    let algorithm = algorithm.map_or("local", BuiltinAlgorithm::name);
-                    let dtype = self.element_type(T::TYPE);
-                    let name = format!("{call} of {count} {dtype} in rows of {hidden}, {form}");
-                    let message =
-                        Message { row: hidden as u64, packet: self.packet, accumulate, ..Message::of::<T>(count) };
-                    let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
-                    Ok::<_, Error>((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
-                };
+            let no_plan = |message| Error::NoPlan { rank: self.rank(), request: self.describe(&request), message };
+            let prepare = || {
+                self.registry()?;
+                no_plan_between_nodes(self, &request)?;
+                // A rank executes its thread blocks one after the other.
+                let Choice { algorithm, plan } = choose(&request, 1, 1).map_err(no_plan)?;
+                let algorithm = algorithm.map_or("local", BuiltinAlgorithm::name);
+                let dtype = self.element_type(T::TYPE);
+                let name = format!("{call} of {count} {dtype} in rows of {hidden}, {form}");
+                let message =
+                    Message { row: hidden as u64, packet: self.packet, accumulate, ..Message::of::<T>(count) };
+                let plan = self.executor()?.prepare_as(&plan, message, Some((&name, request.element_type())))?;
+                Ok::<_, Error>((Box::new(plan), self.inner.observed.counters.of_calls(call, algorithm)))
+            };
             // Ranks whose forms differ prepare plans of other names, which is an error on all ranks.
             let variant = u64::from(variant(row, accumulate)) | u64::from(form.number()) << 32;
             let (plan, counters) = calls.norms.get(&(variant, request), prepare, drop)?;
@@ -271,53 +269,42 @@ pub(super) struct Choice {
     pub(super) plan: Plan,
 }
 
-/// What executes a plan.
-#[derive(Clone, Copy)]
-pub(super) enum Target {
-    Cpu,
-    /// `group`: thread blocks that divide the rows of a short message; `blocks`: those of other algorithms.
-    #[cfg(feature = "cuda")]
-    Device {
-        group: usize,
-        blocks: u32,
-    },
-}
-
-/// Returns the plan for a request, or why there is none.
-pub(super) fn choose(request: &Request, target: Target) -> Result<Choice, String> {
+/// Returns the plan for a request, or why there is none. `group`: thread blocks that divide the rows of a short message; `blocks`: those of
+/// other algorithms.
+pub(super) fn choose(request: &Request, group: usize, blocks: u32) -> Result<Choice, String> {
     let ranks = request.num_ranks;
     if ranks == 1 {
         return Ok(Choice { algorithm: None, plan: local_plan(request).map_err(|error| error.to_string())? });
     }
-    // A rank on the CPU executes its thread blocks one after the other.
-    let (group, blocks, one_shot) = match target {
-        Target::Cpu => (1, 1, false),
-        #[cfg(feature = "cuda")]
-        Target::Device { group, blocks } => {
-            let all = request.bytes.saturating_mul(u64::from(ranks));
-            (group, blocks, request.bytes <= ONE_SHOT_BYTES.0 && all <= ONE_SHOT_BYTES.1)
-        }
-    };
-    let read = request.bytes.saturating_mul(u64::from(ranks) - 1);
-    let pulled = if request.dtype == DataType::F32 { PULL_BYTES.0 } else { PULL_BYTES.1 };
-    let pulls = matches!(target, Target::Cpu) && !request.in_place && read <= pulled;
     let group = [group];
-    let (name, arguments): (_, &[usize]) = match request.collective {
-        CollectiveKind::ReduceScatter => ("reducescatter_norm", &[]),
-        CollectiveKind::AllGather if request.bytes <= GATHER_PACKET_BYTES => ("allgather_norm_packets", &group),
-        CollectiveKind::AllGather => ("allgather_norm", &[]),
-        _ if one_shot => ("allreduce_norm_one_shot", &group),
-        _ if pulls => ("allreduce_norm_pull", &[]),
+    let (name, arguments): (_, &[usize]) = match (request.collective, request.backend) {
+        (CollectiveKind::ReduceScatter, _) => ("reducescatter_norm", &[]),
+        (CollectiveKind::AllGather, _) if request.bytes <= GATHER_PACKET_BYTES => ("allgather_norm_packets", &group),
+        (CollectiveKind::AllGather, _) => ("allgather_norm", &[]),
+        (_, Backend::Cpu) if is_pulled(request) => ("allreduce_norm_pull", &[]),
+        (_, Backend::Cuda) if is_sent_whole(request) => ("allreduce_norm_one_shot", &group),
         _ => ("allreduce_norm_two_shot", &[]),
     };
     let algorithm = algorithms::find(name).ok_or("no algorithm")?;
     let mut spec = algorithm.spec(ranks, ranks);
     spec.collective.in_place = request.in_place;
-    if arguments.is_empty() && !pulls {
+    if arguments.is_empty() {
         spec.collective.chunk_factor = blocks;
     }
     let plan = algorithm.plan(spec, arguments).map_err(|error| error.to_string())?;
     Ok(Choice { algorithm: Some(algorithm), plan })
+}
+
+/// Returns whether each rank reads the whole message of every other one, on the CPU.
+fn is_pulled(request: &Request) -> bool {
+    let most = if request.dtype == DataType::F32 { PULL_BYTES.0 } else { PULL_BYTES.1 };
+    !request.in_place && request.bytes.saturating_mul(u64::from(request.num_ranks) - 1) <= most
+}
+
+/// Returns whether each rank sends its whole message to every other one, on devices.
+fn is_sent_whole(request: &Request) -> bool {
+    let all = request.bytes.saturating_mul(u64::from(request.num_ranks));
+    request.bytes <= ONE_SHOT_BYTES.0 && all <= ONE_SHOT_BYTES.1
 }
 
 /// Returns a plan for one rank.
@@ -336,4 +323,35 @@ fn local_plan(request: &Request) -> Result<Plan, Diagnostics> {
         rank.row_norm(output, input, 0);
     }
     Ok(Plan::new(&lower(&program.finish()?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn algorithms_depend_on_sizes_types_and_backends() {
+        let request = |dtype, ranks, bytes| Request::new(CollectiveKind::AllReduce, ranks, dtype, bytes);
+        let chosen = |request: &Request, blocks| {
+            let Choice { algorithm, plan } = choose(request, 1, blocks).expect("a plan");
+            (algorithm.map_or("local", BuiltinAlgorithm::name), plan.ranks().next().map_or(0, |rank| rank.num_blocks()))
+        };
+        let (pull, one_shot, two_shot) = ("allreduce_norm_pull", "allreduce_norm_one_shot", "allreduce_norm_two_shot");
+        for (dtype, ranks, bytes, expected) in [
+            (DataType::F32, 1, 1 << 20, "local"),
+            (DataType::F32, 2, 1 << 20, pull),
+            (DataType::F32, 3, 1 << 20, two_shot),
+            (DataType::F32, 2, (1 << 20) + 16, two_shot),
+            (DataType::BF16, 2, 64 << 10, pull),
+            (DataType::F16, 2, 128 << 10, two_shot),
+        ] {
+            assert_eq!(chosen(&request(dtype, ranks, bytes), 1), (expected, 1), "{dtype}, {ranks} ranks, {bytes}");
+        }
+        let in_place = Request { in_place: true, ..request(DataType::F32, 2, 1 << 10) };
+        assert_eq!(chosen(&in_place, 1), (two_shot, 1));
+        let scatter = Request::new(CollectiveKind::ReduceScatter, 2, DataType::F32, 1 << 10);
+        assert_eq!(chosen(&scatter, 1), ("reducescatter_norm", 1));
+        let on_devices = |ranks| Request { backend: Backend::Cuda, ..request(DataType::F32, ranks, 64 << 10) };
+        assert_eq!((chosen(&on_devices(2), 8), chosen(&on_devices(4), 8)), ((one_shot, 1), (two_shot, 8)));
+    }
 }

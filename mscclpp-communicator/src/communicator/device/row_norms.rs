@@ -12,9 +12,7 @@ use super::launch::{DeviceCall, Memory};
 use super::posted::Kind;
 use super::transfers::settle;
 use crate::communicator::forced::Variant;
-use crate::communicator::row_norms::{
-    Choice, Lengths, Target, call_of, choose, no_plan_between_nodes, variant as of_rows,
-};
+use crate::communicator::row_norms::{Choice, Lengths, call_of, choose, no_plan_between_nodes, variant as of_rows};
 use mscclpp_base::dtype::Element;
 use mscclpp_base::error::Error;
 use mscclpp_base::interpret::RowForm;
@@ -185,8 +183,7 @@ pub(super) fn decide(rank: u32, request: &Request, hidden: u32) -> Result<(Arc<A
     let group = rows.next_power_of_two().min(MAX_GROUP.min(request.max_blocks).into()) as usize;
     // The largest power of two, since every number is another plan.
     let group = 1 << group.max(1).ilog2();
-    let target = Target::Device { group, blocks: 8.min(request.max_blocks) };
-    let Choice { algorithm, plan } = choose(request, target).map_err(|message| {
+    let Choice { algorithm, plan } = choose(request, group, 8.min(request.max_blocks)).map_err(|message| {
         let request = request.to_string();
         Error::NoPlan { rank, request, message }
     })?;
