@@ -1,12 +1,14 @@
 //! Timelines of launches on the CPU.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::raw::OpKind;
 use mscclpp_exec::cpu::{Executor, Options, Schedule};
+use mscclpp_exec::process::TimelineFile;
 use mscclpp_exec::timeline::{Event, Timeline};
 use mscclpp_exec::{DataType, Message};
 
@@ -102,4 +104,27 @@ fn trace_has_what_viewers_require() {
         assert!(event["name"].is_string(), "{event}");
     }
     assert_eq!(operations, timeline.events.len());
+}
+
+/// A program may end without destroying what records its launches.
+#[test]
+fn file_is_complete_after_each_timeline() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("trace.json");
+    let mut file = TimelineFile::new(&path, 1, "rank 1".into());
+    file.add(&Timeline::default());
+    assert!(!path.exists(), "nothing was recorded");
+    let timeline = record(&plan("allreduce_ring"), Options::default(), 64);
+    for number in 1..4 {
+        file.add(&timeline);
+        let events: Vec<serde_json::Value> =
+            serde_json::from_slice(&fs::read(&path).expect("a file")).expect("a trace");
+        let count = |name: &str| events.iter().filter(|event| event["name"] == name).count();
+        let operations = events.iter().filter(|event| event["ph"] == "X").count();
+        assert_eq!(operations, number * timeline.events.len());
+        assert_eq!((count("process_sort_index"), count("process_name")), (1, 1));
+    }
+    let before = fs::read(&path).expect("a file");
+    TimelineFile::new(&path, 1, "rank 1".into()).add(&timeline);
+    assert_eq!(fs::read(&path).expect("a file"), before, "a file that exists is left as it is");
 }

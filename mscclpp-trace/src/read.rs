@@ -50,6 +50,8 @@ fn place(event: &Value, number: usize, name: &'static str) -> Result<u32, ReadEr
 pub struct EventReader {
     /// By process, and thread unless it is the name of the process.
     names: BTreeMap<(u32, Option<u32>), String>,
+    /// Where viewers show a process, instead of at its number.
+    order: BTreeMap<u32, u32>,
     /// Operations with their processes and threads.
     found: Vec<((u32, u32), Slice)>,
 }
@@ -63,7 +65,7 @@ impl EventReader {
     pub fn add(&mut self, text: &[u8], keep: impl Fn(&Map<String, Value>) -> bool) -> Result<(), ReadError> {
         let value: Value = serde_json::from_slice(text)?;
         let events = value.as_array().or_else(|| value["traceEvents"].as_array()).ok_or(ReadError::NoEvents)?;
-        let (mut names, mut found) = (BTreeMap::new(), Vec::new());
+        let (mut names, mut order, mut found) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for (number, event) in events.iter().enumerate() {
             let phase = event["ph"].as_str().unwrap_or_default();
             if phase != "M" && phase != "X" {
@@ -72,7 +74,11 @@ impl EventReader {
             let at = (place(event, number, "pid")?, place(event, number, "tid")?);
             let name = event["name"].as_str().unwrap_or_default();
             if phase == "M" {
-                if let Some(text) = event["args"]["name"].as_str() {
+                if let Some(index) = event["args"]["sort_index"].as_u64().and_then(|index| index.try_into().ok())
+                    && name == "process_sort_index"
+                {
+                    order.insert(at.0, index);
+                } else if let Some(text) = event["args"]["name"].as_str() {
                     let key = if name == "process_name" { (at.0, None) } else { (at.0, Some(at.1)) };
                     names.insert(key, text.to_owned());
                 }
@@ -95,6 +101,7 @@ impl EventReader {
             found.push((at, slice));
         }
         self.names.append(&mut names);
+        self.order.append(&mut order);
         self.found.append(&mut found);
         Ok(())
     }
@@ -104,11 +111,13 @@ impl EventReader {
     /// # Errors
     /// [`ReadError::Empty`].
     pub fn finish(self) -> Result<Trace, ReadError> {
-        let Self { names, found } = self;
+        let Self { names, order, found } = self;
+        let index = |process: u32| order.get(&process).copied().unwrap_or(process);
         let first = found.iter().map(|(_, slice)| slice.start).min_by(f64::total_cmp).ok_or(ReadError::Empty)?;
-        let mut lanes: BTreeMap<(u32, u32), u32> = found.iter().map(|(at, _)| (*at, 0)).collect();
+        let in_order = |(process, thread): (u32, u32)| (index(process), process, thread);
+        let mut lanes: BTreeMap<(u32, u32, u32), u32> = found.iter().map(|(at, _)| (in_order(*at), 0)).collect();
         (0..).zip(lanes.values_mut()).for_each(|(number, lane)| *lane = number);
-        let lane = |&(process, thread): &(u32, u32)| Lane {
+        let lane = |&(_, process, thread): &(u32, u32, u32)| Lane {
             process,
             process_name: names.get(&(process, None)).cloned().unwrap_or_else(|| format!("rank {process}")),
             thread,
@@ -118,7 +127,12 @@ impl EventReader {
         let mut trace = Trace { unit: Unit::Microseconds, lanes: lanes_in_order, ..Trace::default() };
         trace.slices = found
             .into_iter()
-            .map(|(at, slice)| Slice { lane: lanes[&at], start: slice.start - first, end: slice.end - first, ..slice })
+            .map(|(at, slice)| Slice {
+                lane: lanes[&in_order(at)],
+                start: slice.start - first,
+                end: slice.end - first,
+                ..slice
+            })
             .collect();
         trace.slices.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.lane.cmp(&b.lane)));
         Ok(trace)
@@ -139,16 +153,18 @@ mod tests {
     #[test]
     fn events_are_operations_of_named_lanes() {
         let events = json!([
-            { "ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": { "name": "rank 1 of 2" } },
-            { "ph": "X", "name": "put", "pid": 1, "tid": 3, "ts": 1000.5, "dur": 2.0, "args": { "waited_us": 9.0 } },
-            { "ph": "X", "name": "wait", "pid": 0, "tid": 0, "ts": 1000.0, "dur": 4.0 },
+            { "ph": "M", "name": "process_name", "pid": 7, "tid": 0, "args": { "name": "rank 1 of 2" } },
+            { "ph": "M", "name": "process_sort_index", "pid": 7, "tid": 0, "args": { "sort_index": 1 } },
+            { "ph": "X", "name": "put", "pid": 7, "tid": 3, "ts": 1000.5, "dur": 2.0, "args": { "waited_us": 9.0 } },
+            { "ph": "X", "name": "wait", "pid": 9, "tid": 0, "ts": 1000.0, "dur": 4.0 },
+            { "ph": "M", "name": "process_sort_index", "pid": 9, "tid": 0, "args": { "sort_index": 0 } },
             { "ph": "C", "name": "a counter" },
         ]);
         for value in [json!({ "traceEvents": events }), events] {
             let trace = read(&value).expect("a trace");
             let lanes: Vec<_> =
                 trace.lanes.iter().map(|lane| (lane.process_name.as_str(), lane.name.as_str())).collect();
-            assert_eq!(lanes, [("rank 0", "thread block 0"), ("rank 1 of 2", "thread block 3")]);
+            assert_eq!(lanes, [("rank 9", "thread block 0"), ("rank 1 of 2", "thread block 3")]);
             let slices: Vec<_> = trace.slices.iter().map(|one| (one.lane, one.start, one.end, one.waited)).collect();
             assert_eq!(slices, [(0, 0.0, 4.0, 0.0), (1, 0.5, 2.5, 2.0)]);
         }

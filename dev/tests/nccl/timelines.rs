@@ -62,6 +62,7 @@ impl Trace {
                         return Err(format!("a process with two names: {text}"));
                     }
                 }
+                ("M", "process_sort_index", None) if event.args["sort_index"].is_u64() => {}
                 ("M", "thread_name", Some(_)) => _ = threads.insert((event.pid, event.tid)),
                 ("X", operation, _)
                     if event.cat.as_deref() == Some("operation") && event.ts > 0.0 && event.dur >= 0.0 =>

@@ -124,14 +124,13 @@ impl Executor {
     }
 
     /// Writes the timeline of this rank's later launches to a file that does not exist yet, in Chrome's trace format; `name`: that of its
-    /// process in the trace.
+    /// process in the trace. A failure to write is a warning of the first launch.
     ///
     /// # Errors
-    /// Those of the system; of the kind [`ResourceBusy`](std::io::ErrorKind::ResourceBusy) while another thread is in a call.
+    /// [`Error::Busy`] while another thread is in a call.
     #[doc(hidden)]
-    pub fn record_timeline(&self, path: &Path, name: String) -> std::io::Result<()> {
-        let busy = |_| std::io::Error::from(std::io::ErrorKind::ResourceBusy);
-        self.inner.session().map_err(busy)?.timeline = Some(TimelineFile::create(path, self.rank(), name)?);
+    pub fn record_timeline(&self, path: &Path, name: String) -> Result<(), Error> {
+        self.inner.session()?.timeline = Some(TimelineFile::new(path, self.rank(), name));
         Ok(())
     }
 

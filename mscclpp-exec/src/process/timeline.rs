@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufWriter, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use mscclpp_base::interpret::ResolvedPlan;
 use mscclpp_base::interpret::timeline::{Recorder, Stamps, Unrecorded};
 use mscclpp_base::timeline::Timeline;
+use serde_json::json;
 
 /// Number of operations after which no more are written: about 200 MB.
 const MAX_OPERATIONS: usize = 1_000_000;
@@ -35,41 +37,45 @@ impl Recorders for Vec<Stamps> {
     }
 }
 
-/// Returns the number of a process in a trace: those of ranks are in their order, and the files of a rank have different ones as far as
-/// 16 bits can tell their names apart.
-fn process_number(rank: u32, path: &Path) -> u32 {
+/// What ends a trace. It is overwritten by the next events, so that a file is complete whenever a program ends.
+const END: &[u8] = b"\n]\n";
+
+/// Returns the number of a process in a trace, which tells apart the files that are joined.
+fn process_number(path: &Path) -> u32 {
     let mut hasher = DefaultHasher::new();
     path.file_name().hash(&mut hasher);
-    (rank & 0x7fff) << 16 | hasher.finish() as u32 & 0xffff
+    // Viewers take numbers for signed ones.
+    hasher.finish() as u32 >> 1
 }
 
-/// A trace to which timelines of launches are appended.
+/// A trace to which timelines of launches are appended. The first one creates the file.
 pub struct TimelineFile {
     path: PathBuf,
+    rank: u32,
     /// Number and name of its process, which files that are joined distinguish.
     process: (u32, String),
-    /// None after a failure.
-    file: Option<BufWriter<File>>,
+    state: State,
     pub(super) stamps: Vec<Stamps>,
     num_operations: usize,
     /// Names of ranks and thread blocks that are in the file.
     names: BTreeSet<String>,
-    /// What precedes the next event.
-    separator: &'static str,
+}
+
+enum State {
+    /// There is no file yet.
+    New,
+    /// A file, and where the next events begin.
+    Open(File, u64),
+    /// After a failure.
+    Ended,
 }
 
 impl TimelineFile {
-    /// Creates the file, which does not exist yet; `name`: what viewers show as that of its
-    /// process.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn create(path: &Path, rank: u32, name: String) -> io::Result<Self> {
-        let mut file = BufWriter::new(File::create_new(path)?);
-        file.write_all(b"[")?;
+    /// Creates the trace of a rank, without its file, which must not exist; `name`: what viewers show as that of its process.
+    pub fn new(path: &Path, rank: u32, name: String) -> Self {
         let (stamps, names) = Default::default();
-        let (path, process) = (path.to_owned(), (process_number(rank, path), name));
-        Ok(Self { path, process, file: Some(file), stamps, num_operations: 0, names, separator: "" })
+        let process = (process_number(path), name);
+        Self { path: path.to_owned(), rank, process, state: State::New, stamps, num_operations: 0, names }
     }
 
     /// Appends what was recorded of a launch.
@@ -81,36 +87,40 @@ impl TimelineFile {
     /// Appends a timeline. A failure is a warning, and ends the file.
     pub fn add(&mut self, timeline: &Timeline) {
         if let Err(error) = self.write(timeline) {
-            log::warn!("the timeline in {} ends: {error}", self.path.display());
-            self.file = None;
+            log::warn!("the timeline of rank {} in {} ends: {error}", self.rank, self.path.display());
+            self.state = State::Ended;
         }
     }
 
     fn write(&mut self, timeline: &Timeline) -> io::Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        if self.num_operations + timeline.events.len() > MAX_OPERATIONS {
-            file.write_all(b"\n]\n")?;
-            file.flush()?;
-            return Err(io::Error::other(format!("a file has at most {MAX_OPERATIONS} operations")));
+        if timeline.events.is_empty() || matches!(self.state, State::Ended) {
+            return Ok(());
         }
         self.num_operations += timeline.events.len();
+        if self.num_operations > MAX_OPERATIONS {
+            return Err(io::Error::other(format!("a file has at most {MAX_OPERATIONS} operations")));
+        }
+        let mut text = String::new();
+        if matches!(self.state, State::New) {
+            self.state = State::Open(File::create_new(&self.path)?, 0);
+            let order = json!({ "sort_index": self.rank });
+            let order = json!({
+                "name": "process_sort_index", "ph": "M", "ts": 0, "dur": 0, "pid": self.process.0, "tid": 0, "args": order,
+            });
+            text = format!("[\n{order}");
+        }
+        let State::Open(file, end) = &mut self.state else { return Ok(()) };
         for event in timeline.trace_events_of(|_| self.process.clone()) {
             let is_operation = event["ph"] == "X";
-            let text = event.to_string();
-            if is_operation || self.names.insert(text.clone()) {
-                write!(file, "{}\n{text}", std::mem::replace(&mut self.separator, ","))?;
+            let event = event.to_string();
+            if is_operation || self.names.insert(event.clone()) {
+                text.push_str(",\n");
+                text.push_str(&event);
             }
         }
-        // A trace without its end is valid, so that of a rank that is killed has the launches before.
-        file.flush()
-    }
-}
-
-impl Drop for TimelineFile {
-    fn drop(&mut self) {
-        if let Some(file) = &mut self.file {
-            // A destructor cannot report a failure.
-            let _ = file.write_all(b"\n]\n").and_then(|()| file.flush());
-        }
+        let events = text.len();
+        file.write_all_at(&[text.as_bytes(), END].concat(), *end)?;
+        *end += events as u64;
+        Ok(())
     }
 }

@@ -20,18 +20,15 @@ pub(super) struct Timelines {
 }
 
 impl Timelines {
-    /// Creates the file, if the environment names a folder. A failure is a warning: it does not change what the program computes.
+    /// Creates what records launches, if the environment names a folder. A failure is a warning: it does not change what the program computes.
     pub(super) fn new(communicator: &Communicator, device: &Device) -> Option<Self> {
         let rank = &communicator.inner.observed.rank;
         let (path, name) = file(rank, "device")?;
         let label = format!("the timeline of rank {} in {}", rank.rank, path.display());
         let bytes = if communicator.inner.is_pair { BYTES_OF_PAIR } else { BYTES };
-        let recorder = Recorder::new(device, bytes).map_err(|error| error.to_string());
-        let created = recorder.and_then(|recorder| {
-            let file = TimelineFile::create(&path, rank.rank, name).map_err(|error| error.to_string())?;
-            Ok((recorder, file))
-        });
-        let (recorder, file) = created.inspect_err(|error| log::warn!("{label} cannot be written: {error}")).ok()?;
+        let recorder = Recorder::new(device, bytes);
+        let recorder = recorder.inspect_err(|error| log::warn!("{label} cannot be recorded: {error}")).ok()?;
+        let file = TimelineFile::new(&path, rank.rank, name);
         Some(Self { recorder, file, label })
     }
 
