@@ -3,11 +3,15 @@
 use std::fmt::Write;
 
 use super::{escaped, time};
-use crate::trace::{Arrow, LinkUse, Slice, Trace, Unit};
+use crate::trace::{Arrow, Lane, LinkUse, Slice, Trace, Unit};
 
-/// Width of the times in the drawing, and of the names of lanes, in units of the drawing.
-pub(super) const WIDTH: f64 = 1040.0;
-pub(super) const NAMES: f64 = 150.0;
+/// Width of the drawing without its margin, least and largest width of the names of lanes and links in it, and that of a letter, in units of
+/// the drawing.
+const WIDTH: f64 = 1190.0;
+const NAMES: (f64, f64) = (100.0, 320.0);
+const LETTER: f64 = 5.6;
+/// Width of the time at the end of the axis.
+const LAST_TIME: f64 = 40.0;
 /// Height of a lane: of few, and of many.
 const LANES: (f64, f64) = (20.0, 14.0);
 const FEW_LANES: usize = 16;
@@ -24,6 +28,9 @@ pub(super) struct Drawing<'t> {
     trace: &'t Trace,
     /// The end of the drawing, which is not 0.
     pub(super) end: f64,
+    /// Width of the names of lanes and links, and of the times beside them.
+    pub(super) names: f64,
+    pub(super) width: f64,
     /// Height of a lane.
     lane: f64,
     /// The most used links.
@@ -40,7 +47,12 @@ impl<'t> Drawing<'t> {
         links.truncate(MAX_LINKS);
         links.sort_by_key(|(_, number)| *number);
         let lane = if trace.lanes.len() <= FEW_LANES { LANES.0 } else { LANES.1 };
-        Self { trace, end, lane, links: links.into_iter().map(|(_, number)| &trace.links[number]).collect() }
+        let links: Vec<_> = links.into_iter().map(|(_, number)| &trace.links[number]).collect();
+        let of_links = links.iter().map(|link| link_name(link, end));
+        let letters =
+            trace.lanes.iter().take(MAX_LANES).map(lane_name).chain(of_links).map(|name| name.chars().count());
+        let names = (letters.max().unwrap_or(0) as f64 * LETTER).clamp(NAMES.0, NAMES.1);
+        Self { trace, end, names, width: WIDTH - names, lane, links }
     }
 
     fn num_lanes(&self) -> usize {
@@ -60,7 +72,7 @@ impl<'t> Drawing<'t> {
     /// Returns the name of a slice's lane and rank.
     pub(super) fn place(&self, slice: &Slice) -> String {
         let lane = self.trace.lanes.get(slice.lane as usize);
-        lane.map_or_else(String::new, |lane| format!("{}, {}", lane.process_name, lane.name))
+        lane.map_or_else(String::new, lane_name)
     }
 
     /// Returns statements about what is not drawn.
@@ -76,7 +88,7 @@ impl<'t> Drawing<'t> {
     }
 
     fn x(&self, time: f64) -> f64 {
-        NAMES + time / self.end * WIDTH
+        self.names + time / self.end * self.width
     }
 
     fn y(&self, row: usize) -> f64 {
@@ -93,11 +105,11 @@ impl<'t> Drawing<'t> {
         _ = writeln!(
             out,
             "<svg id=\"lanes\" viewBox=\"0 0 {:.0} {height:.0}\" role=\"group\" aria-label=\"Operations of each thread block over time\">",
-            NAMES + WIDTH + 20.0
+            WIDTH + 20.0
         );
         self.grid(height, out);
         for (row, lane) in trace.lanes.iter().take(lanes).enumerate() {
-            let name = escaped(&format!("{}, {}", lane.process_name, lane.name));
+            let name = escaped(&lane_name(lane));
             _ = writeln!(out, "<text x=\"0\" y=\"{:.2}\">{name}</text>", self.y(row) + self.lane - 4.0);
         }
         let mut is_first = true;
@@ -120,7 +132,8 @@ impl<'t> Drawing<'t> {
         }
         _ = writeln!(
             out,
-            "<g id=\"selected-arrows\"></g><line id=\"cursor\" x1=\"{NAMES}\" x2=\"{NAMES}\" y1=\"12\" y2=\"{height:.0}\"/></svg>"
+            "<g id=\"selected-arrows\"></g><line id=\"cursor\" x1=\"{0}\" x2=\"{0}\" y1=\"12\" y2=\"{height:.0}\"/></svg>",
+            self.names
         );
     }
 
@@ -133,17 +146,19 @@ impl<'t> Drawing<'t> {
                 Unit::Microseconds if step < 1.0 => format!("{at:.2} us"),
                 Unit::Microseconds => format!("{at:.0} us"),
             };
+            let x = self.x(at);
+            let anchor = if x > WIDTH - LAST_TIME { "end" } else { "start" };
             _ = writeln!(
                 out,
-                "<line class=\"grid\" x1=\"{0:.2}\" x2=\"{0:.2}\" y1=\"14\" y2=\"{height:.0}\"/><text x=\"{0:.2}\" y=\"10\">{text}</text>",
-                self.x(at)
+                "<line class=\"grid\" x1=\"{x:.2}\" x2=\"{x:.2}\" y1=\"14\" y2=\"{height:.0}\"/>\
+                 <text x=\"{x:.2}\" y=\"10\" text-anchor=\"{anchor}\">{text}</text>"
             );
         }
     }
 
     fn slice(&self, number: usize, slice: &Slice, is_first: bool, out: &mut String) {
         let mark = |is: bool, class: &'static str| if is { class } else { "" };
-        let width = |time: f64| (time / self.end * WIDTH).max(0.4);
+        let width = |time: f64| (time / self.end * self.width).max(0.4);
         let (x, y, height) = (self.x(slice.start), self.y(slice.lane as usize) + 1.0, self.lane - 3.0);
         let text = escaped(&slice.lines(self.trace.unit));
         let place = escaped(&self.place(slice));
@@ -198,14 +213,8 @@ impl<'t> Drawing<'t> {
         let title = "Use of links: the more of its capacity, the darker";
         _ = writeln!(out, "<text x=\"0\" y=\"{:.2}\">{title}</text>", self.y(lanes) + self.lane - 4.0);
         for (row, link) in (lanes + 1..).zip(&self.links) {
-            let average = link.average(self.end);
-            _ = writeln!(
-                out,
-                "<text x=\"0\" y=\"{:.2}\">{}, {:.0} %</text>",
-                self.y(row) + self.lane - 4.0,
-                escaped(&link.name),
-                100.0 * average
-            );
+            let name = escaped(&link_name(link, self.end));
+            _ = writeln!(out, "<text x=\"0\" y=\"{:.2}\">{name}</text>", self.y(row) + self.lane - 4.0);
             let ends = link.samples.iter().skip(1).map(|(time, _)| *time).chain([self.end]);
             for (&(start, part), end) in link.samples.iter().zip(ends).filter(|((_, part), _)| *part > UNUSED) {
                 _ = writeln!(
@@ -213,7 +222,7 @@ impl<'t> Drawing<'t> {
                     "<rect class=\"link\" x=\"{:.2}\" y=\"{:.2}\" width=\"{:.2}\" height=\"{:.0}\" fill-opacity=\"{:.2}\"><title>{}: {:.0} % of its capacity</title></rect>",
                     self.x(start),
                     self.y(row) + 1.0,
-                    ((end - start) / self.end * WIDTH).max(0.0),
+                    ((end - start) / self.end * self.width).max(0.0),
                     self.lane - 3.0,
                     part.min(1.0),
                     escaped(&link.name),
@@ -222,6 +231,15 @@ impl<'t> Drawing<'t> {
             }
         }
     }
+}
+
+/// Returns the name of a lane, and that of a link with the part of its capacity that is used until the end.
+fn lane_name(lane: &Lane) -> String {
+    format!("{}, {}", lane.process_name, lane.name)
+}
+
+fn link_name(link: &LinkUse, end: f64) -> String {
+    format!("{}, {:.0} %", link.name, 100.0 * link.average(end))
 }
 
 /// Returns a round interval of which a few divide a time.

@@ -216,7 +216,7 @@ impl Trace {
             .filter(|arrow| drawing.is_drawn(arrow.from as usize) && drawing.is_drawn(arrow.to as usize));
         json!({
             "unit": if self.unit == Unit::Steps { "steps" } else { "us" },
-            "x": lanes::NAMES, "width": lanes::WIDTH, "end": drawing.end, "now": now,
+            "x": drawing.names, "width": drawing.width, "end": drawing.end, "now": now,
             "first": self.first_slice().filter(|slice| drawing.is_drawn(*slice)),
             "slices": slices,
             "arrows": drawn.map(|arrow| json!([arrow.from, arrow.to, arrow.what])).collect::<Vec<_>>(),

@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::lanes::Drawing;
 use crate::{Arrow, Cell, Change, Class, Content, Lane, LinkUse, Memory, Slice, Trace, Unit};
 
 /// Two ranks: a put, and the wait for its signal.
@@ -52,6 +53,18 @@ fn page_has_lanes_arrows_links_bound_and_memory() {
     ] {
         assert!(page.contains(expected), "{expected} in {page}");
     }
+}
+
+#[test]
+fn longest_name_fits_beside_the_times() {
+    let begin = |name: &str| {
+        let mut trace = trace();
+        trace.links[0].name = name.into();
+        Drawing::of(&trace).names
+    };
+    let name = "nvswitch of node 12 to gpu103";
+    assert!(begin("a") < begin(name));
+    assert_eq!(begin(&name.repeat(3)), begin(&name.repeat(4)), "times keep most of the drawing");
 }
 
 #[test]
