@@ -9,8 +9,8 @@ use crate::jobs;
 use crate::package::{folder, sources};
 
 /// Scripts of unit tests in `tests/python`, with their minimum number of tests.
-const UNIT_TESTS: [(&str, usize); 6] =
-    [("language", 48), ("early", 8), ("plans", 33), ("compat", 23), ("launch", 7), ("native", 24)];
+const UNIT_TESTS: [(&str, usize); 7] =
+    [("language", 48), ("early", 8), ("plans", 33), ("compat", 23), ("launch", 7), ("native", 24), ("tensors", 4)];
 
 /// Versions of PyTorch.
 pub(crate) const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
