@@ -413,8 +413,9 @@ struct RowParams {
   uint64_t residual_out;
   uint64_t quantized;
   uint64_t scales;
-  /// Bits of floats: what is added to the mean of the squares, and to gamma; the factor of quantized rows without scales of
-  /// their own.
+  /// Address of the divisor of quantized rows without scales of their own, a float; 0: `factor` is its inverse.
+  uint64_t scale;
+  /// Bits of floats: what is added to the mean of the squares, and to gamma; the factor of quantized rows.
   uint32_t eps;
   uint32_t bias;
   uint32_t factor;
@@ -423,18 +424,19 @@ struct RowParams {
   /// Bytes of a row.
   uint64_t row;
 };
-static_assert(sizeof(RowParams) == 64 &&
+static_assert(sizeof(RowParams) == 72 &&
                   alignof(RowParams) == 8 &&
                   offsetof(RowParams, residual) == 0 &&
                   offsetof(RowParams, gamma) == 8 &&
                   offsetof(RowParams, residual_out) == 16 &&
                   offsetof(RowParams, quantized) == 24 &&
                   offsetof(RowParams, scales) == 32 &&
-                  offsetof(RowParams, eps) == 40 &&
-                  offsetof(RowParams, bias) == 44 &&
-                  offsetof(RowParams, factor) == 48 &&
-                  offsetof(RowParams, normalizes) == 52 &&
-                  offsetof(RowParams, row) == 56,
+                  offsetof(RowParams, scale) == 40 &&
+                  offsetof(RowParams, eps) == 48 &&
+                  offsetof(RowParams, bias) == 52 &&
+                  offsetof(RowParams, factor) == 56 &&
+                  offsetof(RowParams, normalizes) == 60 &&
+                  offsetof(RowParams, row) == 64,
               "RowParams differs from the host's");
 
 /// A queue from the thread blocks of a rank to the host's proxy.
@@ -600,5 +602,5 @@ static_assert(sizeof(LaunchParams) == 2384 &&
 }  // namespace mscclpp
 
 /// Name of a kernel that only modules with everything above have.
-#define MSCCLPP_ABI mscclpp_abi_de9def64d85dfdc5
-#define MSCCLPP_ABI_NAME "mscclpp_abi_de9def64d85dfdc5"
+#define MSCCLPP_ABI mscclpp_abi_6036d3c7edec302a
+#define MSCCLPP_ABI_NAME "mscclpp_abi_6036d3c7edec302a"

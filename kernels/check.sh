@@ -75,9 +75,10 @@ if [ "${1:-}" != --full ]; then
     grep -E "^($(IFS='|' && echo "${archs[*]}")) " resources.txt | diff -u - "$work/resources.txt" ||
         { echo "resources have changed: check whether that is intended, then use --bless"; exit 1; }
 fi
-# A multiprocessor has 65 536 registers, for 1 024 threads, or for 512 that combine in a wider type.
+# A multiprocessor has 65 536 registers, for 1 024 threads, or for 512 that combine in a wider type. On sm_100 a few registers may be spilled:
+# to wait for every packet without a call would avoid that, and make the package too large.
 awk '$3 > ($2 ~ /_f/ ? 128 : 64) { print "too many registers: " $0; bad = 1 }
-     $5 > 0 || $9 > 0 { print "spilled: " $0; bad = 1 }
+     $5 > ($1 == "sm_100" ? 16 : 0) || $9 > ($1 == "sm_100" ? 32 : 0) { print "spilled: " $0; bad = 1 }
      END { exit bad }' "$work/resources.txt"
 
 # A signal releases (a fence, then an addition), a wait acquires (a strong load, then an invalidation of caches), packets

@@ -83,7 +83,7 @@ DEV void pack_bytes(uint32_t dsts, const To& to, const char* from, uint64_t len)
 }
 
 /// Waits for packet `number` of operand `source`. Returns: its payload; zeros if the wait aborted.
-DEV_CALL Vec8 await_packet(const LaunchParams& launch, const char* at, uint32_t source, uint64_t number) {
+DEV Vec8 await_packet(const LaunchParams& launch, const char* at, uint32_t source, uint64_t number) {
   Vec8 payload;
   uint32_t seen;
   PollTimeout timeout;
@@ -98,10 +98,15 @@ DEV_CALL Vec8 await_packet(const LaunchParams& launch, const char* at, uint32_t 
   return payload;
 }
 
+/// Does the same in a call, for loops that seldom wait: code of its own in each of them would take more room.
+DEV_CALL Vec8 await_late_packet(const LaunchParams& launch, const char* at, uint32_t source, uint64_t number) {
+  return await_packet(launch, at, source, number);
+}
+
 DEV Vec8 take_packet(const LaunchParams& launch, const char* at, uint32_t source, uint64_t number) {
   Vec8 payload;
   uint32_t seen;
-  return load_packet(at, cache().flag, payload, seen) ? payload : await_packet(launch, at, source, number);
+  return load_packet(at, cache().flag, payload, seen) ? payload : await_late_packet(launch, at, source, number);
 }
 
 /// Polls packets of several operands, those whose bit is in the mask, until all have arrived. `at(n)`: address of the `n`-th one;
@@ -130,7 +135,7 @@ template <uint32_t kCount>
 DEV bool unpack_vectors(const LaunchParams& launch, const char* from, char* to, uint32_t number, uint64_t i, uint32_t step) {
   Vec8 payload[kCount];
   const auto at = [&](uint32_t n) { return from + 2 * (i + n * step); };
-  const auto await = [&](uint32_t n) { await_packet(launch, at(n), number, (i + n * step) / 8); };
+  const auto await = [&](uint32_t n) { await_late_packet(launch, at(n), number, (i + n * step) / 8); };
   if (!poll_packets(payload, ~0ull, at, await)) return false;
 #pragma unroll
   for (uint32_t n = 0; n < kCount; ++n) store_any(to + i + n * step, 8, payload[n]);

@@ -271,8 +271,14 @@ struct RowPasses {
     return dev_divide(1.0f, used);
   }
 
+  /// Returns: what quantized rows are multiplied by, unless each has a scale of its own.
+  DEV float factor() {
+    const char* const scale = reinterpret_cast<const char*>(row_state().params.scale);
+    return scale != nullptr ? dev_divide(1.0f, load_plain<float>(scale)) : float_of_bits(row_state().params.factor);
+  }
+
   DEV void quantize() {
-    const float factor = row_state().params.scales != 0 ? find_scale() : float_of_bits(row_state().params.factor);
+    const float factor = row_state().params.scales != 0 ? find_scale() : this->factor();
     each([&](uint32_t k, uint64_t i) {
       if constexpr (kKept == 0) kept[k].vec = load_row(place.to + i);
       char* const quantized = reinterpret_cast<char*>(row_state().params.quantized);

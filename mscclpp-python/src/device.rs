@@ -243,6 +243,7 @@ impl OnDevice<'_> {
             let mut sums = call.residual_out.as_ref().map(written::<T>);
             let mut quantized = call.quantized.as_ref().map(written::<E4m3>);
             let mut scales = call.scales.as_ref().map(written::<f32>);
+            let device_scale = call.device_scale.as_ref().map(read::<f32>);
             let mut norm = call.eps.map_or_else(DeviceRowNorm::<T>::add_only, DeviceRowNorm::new).bias(call.bias);
             norm = match (residual.as_ref(), sums.as_mut()) {
                 (_, Some(sums)) if call.replaces_residual() => norm.residual_in_place(sums),
@@ -252,10 +253,11 @@ impl OnDevice<'_> {
                 (None, None) => norm,
             };
             norm = gamma.iter().fold(norm, |norm, gamma| norm.gamma(gamma));
-            norm = match (&mut quantized, &mut scales) {
-                (Some(rows), Some(scales)) => norm.quantized_by_row(rows, scales),
-                (Some(rows), None) => norm.quantized(rows, call.scale),
-                (None, _) => norm,
+            norm = match (&mut quantized, &mut scales, &device_scale) {
+                (Some(rows), Some(scales), _) => norm.quantized_by_row(rows, scales),
+                (Some(rows), None, Some(scale)) => norm.quantized_by(rows, scale),
+                (Some(rows), None, None) => norm.quantized(rows, call.scale),
+                (None, _, _) => norm,
             };
             let (input, mut output, hidden) = (read(&input), written(output), call.hidden);
             match (call.gathers, in_place) {

@@ -157,8 +157,9 @@ struct Operands<T> {
 /// The input of a rank, and what else it passes and has.
 type Case<T> = (Vec<T>, Operands<T>);
 
-/// Number of forms of a norm.
-const FORMS: usize = 6;
+/// Number of forms of a norm. The last one is the second one with the scale in device memory.
+const FORMS: usize = 7;
+const SCALE: f32 = 0.3;
 
 impl<T: Float> Operands<T> {
     /// `outputs`: rows of the output, of which `rows` are normalized on the rank.
@@ -180,7 +181,7 @@ impl<T: Float> Operands<T> {
         let norm = RowNorm::new(1e-6);
         let norm = match form {
             0 => norm.gamma(gamma).bias(1.0).residual(residual).residual_out(sums).quantized_by_row(quantized, scales),
-            1 => norm.gamma(gamma).residual_in_place(residual).quantized(quantized, 0.25),
+            1 | 6 => norm.gamma(gamma).residual_in_place(residual).quantized(quantized, SCALE),
             2 => norm,
             3 => RowNorm::add_only().residual(residual).residual_out(sums),
             4 => RowNorm::add_only().quantized_by_row(quantized, scales),
@@ -229,6 +230,7 @@ struct Memory<T> {
     sums: Skewed<T>,
     quantized: Skewed<E4m3>,
     scales: Skewed<f32>,
+    scale: Skewed<f32>,
 }
 
 impl<T: Float> Memory<T> {
@@ -241,6 +243,7 @@ impl<T: Float> Memory<T> {
             sums: Skewed::new(device, &of.sums, skew)?,
             quantized: Skewed::new(device, &of.quantized, skew)?,
             scales: Skewed::new(device, &of.scales, skew)?,
+            scale: Skewed::new(device, &[SCALE], skew)?,
         })
     }
 
@@ -259,9 +262,13 @@ impl<T: Float> Memory<T> {
         let norm = RowOperands { eps: Some(1e-6), ..RowOperands::default() };
         match form {
             0 => RowOperands { gamma, bias: 1.0, residual, residual_out: sums, quantized, scales, ..norm },
-            1 => RowOperands { gamma, residual, residual_out: residual, quantized, scale: 0.25, ..norm },
+            1 => RowOperands { gamma, residual, residual_out: residual, quantized, scale: SCALE, ..norm },
             2 => norm,
             3 => RowOperands { eps: None, residual, residual_out: sums, ..norm },
+            6 => {
+                let device_scale = Some(self.scale.slice());
+                RowOperands { gamma, residual, residual_out: residual, quantized, device_scale, ..norm }
+            }
             4 => RowOperands { eps: None, quantized, scales, ..norm },
             _ => RowOperands { eps: Some(0.0), gamma, residual, quantized, scales, ..norm },
         }
@@ -493,6 +500,7 @@ fn operands_of_other_lengths_are_rejected(rig: &Rig) -> Result<(), Failed> {
             operand("the output of quantized rows", 24, 20),
         ),
         (RowOperands { scales: shorter(right[1].scales), ..right[1] }, operand("the output of scales", 3, 2)),
+        (RowOperands { device_scale: right[1].scales, ..right[1] }, operand("the scale", 1, 3)),
         (RowOperands { scales: None, ..right[1] }, RowsError::Scale { rank: 1, scale: "0".into() }),
     ];
     for (wrong, expected) in cases {

@@ -108,7 +108,7 @@ def replays_normalize_new_rows():
 
 
 @test
-def replays_have_the_scale_of_their_capture():
+def replays_have_the_scale_of_their_time():
     workspace = workspace_of(3, 64, torch.float32)
     own, scale = rows_of(RANK, 3, 64, torch.float32), on_device(torch.tensor([0.25]))
     rows, quant_out = on_device(own), on_device(torch.zeros(3, 64).to(torch.float8_e4m3fn))
@@ -116,18 +116,18 @@ def replays_have_the_scale_of_their_capture():
     def call():
         allreduce_fusion(rows, workspace, QUANTIZED[0], quant_out=quant_out, scale_factor=scale)
 
-    # The first call reads the scale, which a capture cannot.
+    # The first call connects the ranks.
     call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         call()
-    expected = allreduce_fusion(own, workspace, QUANTIZED[0], scale_factor=0.25)
-    scale.copy_(torch.tensor([0.5]))
-    for replay in range(2):
+    for value in (0.25, 0.5, 0.3):
+        scale.copy_(torch.tensor([value]))
         graph.replay()
         torch.cuda.synchronize()
-        equal(bits(quant_out), bits(expected), f"replay {replay}")
+        expected = allreduce_fusion(own, workspace, QUANTIZED[0], scale_factor=value)
+        equal(bits(quant_out), bits(expected), f"scale {value}")
 
 
 @test

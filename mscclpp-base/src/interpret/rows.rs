@@ -125,6 +125,7 @@ impl<'a, T: Element> RowNorm<'a, T> {
             quantized: self.quantized.as_ref().map(|(rows, _)| rows.len() as u64),
             scales,
             scale,
+            device_scale: None,
             eps: self.eps,
             bias: self.bias,
         };
@@ -193,6 +194,7 @@ pub struct RowLengths {
     pub quantized: Option<u64>,
     pub scales: Option<u64>,
     pub scale: f32,
+    pub device_scale: Option<u64>,
     pub eps: Option<f32>,
     pub bias: f32,
 }
@@ -210,6 +212,7 @@ impl RowLengths {
             ("gamma", self.gamma, hidden),
             ("the output of quantized rows", self.quantized, elements),
             ("the output of scales", self.scales, rows),
+            ("the scale", self.device_scale, 1),
         ];
         for (operand, found, expected) in operands {
             if let Some(found) = found.filter(|found| *found != expected) {
@@ -217,7 +220,8 @@ impl RowLengths {
             }
         }
         let is_scale = self.scale.is_finite() && self.scale > 0.0;
-        if self.quantized.is_some() && self.scales.is_none() && !is_scale {
+        let needs_scale = self.scales.is_none() && self.device_scale.is_none();
+        if self.quantized.is_some() && needs_scale && !is_scale {
             return Err(RowsError::Scale { rank, scale: self.scale.to_string() });
         }
         let eps = self.eps.unwrap_or_default();

@@ -281,15 +281,16 @@ mscclpp_core::device_opcodes! { abi! {
         }
 
         /// What a rank passes to the row norms of a launch.
-        RowParams (64, 8) {
+        RowParams (72, 8) {
             /// Addresses of the residual, gamma, and what is written besides the output: sums, quantized rows and their scales; 0: none.
             residual: u64,
             gamma: u64,
             residual_out: u64,
             quantized: u64,
             scales: u64,
-            /// Bits of floats: what is added to the mean of the squares, and to gamma; the factor of quantized rows without scales of
-            /// their own.
+            /// Address of the divisor of quantized rows without scales of their own, a float; 0: `factor` is its inverse.
+            scale: u64,
+            /// Bits of floats: what is added to the mean of the squares, and to gamma; the factor of quantized rows.
             eps: u32,
             bias: u32,
             factor: u32,

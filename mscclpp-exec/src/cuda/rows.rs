@@ -25,8 +25,10 @@ pub struct RowOperands {
     pub residual_out: Option<DeviceSlice>,
     /// Where rows of e4m3 are stored.
     pub quantized: Option<DeviceSlice>,
-    /// The divisor of quantized rows, unless there are `scales`.
+    /// The divisor of quantized rows, unless there is `device_scale` or there are `scales`.
     pub scale: f32,
+    /// The divisor of quantized rows, an `f32` that the launch reads, unless there are `scales`.
+    pub device_scale: Option<DeviceSlice>,
     /// Where the divisor of each quantized row is stored, an `f32`.
     pub scales: Option<DeviceSlice>,
 }
@@ -34,7 +36,7 @@ pub struct RowOperands {
 impl RowOperands {
     /// Checks their lengths for a rank whose output has a number of elements.
     fn check(&self, rank: u32, dtype: DataType, elements: u64, hidden: u64) -> Result<(), RowsError> {
-        let &Self { eps, bias, gamma, residual, residual_out, quantized, scale, scales } = self;
+        let &Self { eps, bias, gamma, residual, residual_out, quantized, scale, device_scale, scales } = self;
         let of_type = |slice: DeviceSlice| slice.bytes / dtype.size() as u64;
         let lengths = RowLengths {
             residual: residual.map(of_type),
@@ -43,6 +45,7 @@ impl RowOperands {
             quantized: quantized.map(|slice| slice.bytes),
             scales: scales.map(|slice| slice.bytes / 4),
             scale,
+            device_scale: device_scale.map(|slice| slice.bytes / 4),
             eps,
             bias,
         };
@@ -54,7 +57,7 @@ impl RowOperands {
         let Message { dtype, row, .. } = params.message;
         let (bytes, before) = params.layout.normalized_rows(kind, rank);
         self.check(rank, dtype, bytes / dtype.size() as u64, row)?;
-        let &Self { eps, bias, gamma, residual, residual_out, quantized, scale, scales } = self;
+        let &Self { eps, bias, gamma, residual, residual_out, quantized, scale, device_scale, scales } = self;
         let address = |slice: Option<DeviceSlice>| slice.map_or(0, |slice| slice.address);
         // Kernels number rows from the first one of the output on: operands begin as many rows earlier as are before the rank's
         // own ones. A plan has no norms of those, so that nothing before the operands is accessed. No operand becomes 0, which
@@ -68,6 +71,7 @@ impl RowOperands {
             residual_out: rows(residual_out, params.message.row_bytes()),
             quantized: rows(quantized, row),
             scales: rows(scales, 4),
+            scale: address(device_scale),
             eps: eps.unwrap_or_default().to_bits(),
             bias: bias.to_bits(),
             factor: (1.0 / scale).to_bits(),
@@ -88,6 +92,7 @@ pub struct DeviceRowNorm<'a, T: Element> {
     in_place: bool,
     quantized: Option<&'a mut dyn DeviceMut<E4m3>>,
     scale: f32,
+    device_scale: Option<&'a dyn DeviceRef<f32>>,
     scales: Option<&'a mut dyn DeviceMut<f32>>,
 }
 
@@ -103,6 +108,7 @@ impl<'a, T: Element> DeviceRowNorm<'a, T> {
             in_place: false,
             quantized: None,
             scale: 0.0,
+            device_scale: None,
             scales: None,
         }
     }
@@ -150,14 +156,22 @@ impl<'a, T: Element> DeviceRowNorm<'a, T> {
     /// Also stores the rows divided by a scale and rounded to e4m3.
     #[must_use]
     pub fn quantized(mut self, rows: &'a mut dyn DeviceMut<E4m3>, scale: f32) -> Self {
-        (self.quantized, self.scale, self.scales) = (Some(rows), scale, None);
+        (self.quantized, self.scale, self.device_scale, self.scales) = (Some(rows), scale, None, None);
+        self
+    }
+
+    /// Also stores the rows divided by a scale in device memory and rounded to e4m3. The launch reads the scale, a list of one element, and
+    /// in a graph each replay does; nothing checks that it is larger than 0.
+    #[must_use]
+    pub fn quantized_by(mut self, rows: &'a mut dyn DeviceMut<E4m3>, scale: &'a dyn DeviceRef<f32>) -> Self {
+        (self.quantized, self.device_scale, self.scales) = (Some(rows), Some(scale), None);
         self
     }
 
     /// Also stores the rows divided by scales of their own and rounded to e4m3, and the scales.
     #[must_use]
     pub fn quantized_by_row(mut self, rows: &'a mut dyn DeviceMut<E4m3>, scales: &'a mut dyn DeviceMut<f32>) -> Self {
-        (self.quantized, self.scales) = (Some(rows), Some(scales));
+        (self.quantized, self.device_scale, self.scales) = (Some(rows), None, Some(scales));
         self
     }
 
@@ -191,6 +205,7 @@ impl<'a, T: Element> DeviceRowNorm<'a, T> {
             residual_out,
             quantized: self.quantized.map(|rows| keep(rows.lend_mut(stream))).transpose()?,
             scale: self.scale,
+            device_scale: self.device_scale.map(|scale| keep(scale.lend(stream))).transpose()?,
             scales: self.scales.map(|scales| keep(scales.lend_mut(stream))).transpose()?,
         };
         Ok(LentRows { operands, _lent: lent })

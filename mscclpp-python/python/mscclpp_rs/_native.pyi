@@ -141,6 +141,7 @@ class Communicator:
         gamma: torch.Tensor | None,
         quantized: torch.Tensor | None,
         scales: torch.Tensor | None,
+        device_scale: torch.Tensor | None,
         scale: float,
         hidden: int,
         eps: float | None,

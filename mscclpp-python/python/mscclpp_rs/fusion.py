@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from ._errors import InvalidInputError, UnsupportedError
 from ._tensors import Buffers
@@ -273,21 +272,6 @@ def allreduce_fusion(
     return quant_out if is_quantized and quant_out is not None else result
 
 
-#: Scales that were read from devices, with their versions.
-_SCALES: Any = WeakTensorKeyDictionary()
-
-
-def _read(scale: torch.Tensor) -> float:
-    """Returns a scale. One on a device is read once, until PyTorch changes it: that waits for the device."""
-    if not scale.is_cuda or scale.is_inference():
-        return float(scale)
-    known = _SCALES.get(scale)
-    if known is None or known[0] != scale._version:
-        known = (scale._version, float(scale))
-        _SCALES[scale] = known
-    return float(known[1])
-
-
 def _run(
     input: torch.Tensor,
     residual: torch.Tensor | None,
@@ -312,15 +296,18 @@ def _run(
     if scale_factor is not None:
         if scale_factor.numel() != 1:
             raise InvalidInputError(f"{call}: expected scale_factor of one element, found {list(scale_factor.shape)}")
-        scale = _read(scale_factor)
+        # A launch reads a scale on its device, so that a replay of a graph has the scale of its time.
+        if scale_factor.is_cuda and input.is_cuda:
+            scale_factor = scale_factor.to(torch.float32)
+        else:
+            scale, scale_factor = float(scale_factor), None
     buffers = Buffers()
     to = buffers.output(output)
-    inputs = [None if tensor is None else buffers.input(tensor) for tensor in (residual, gamma)]
+    inputs = [None if tensor is None else buffers.input(tensor) for tensor in (residual, gamma, scale_factor)]
     outputs = [None if tensor is None else buffers.output(tensor) for tensor in (residual_out, quantized, scales)]
-    (residual, gamma), (residual_out, quantized, scales) = inputs, outputs
-    backend._native.rms_norm(
-        to, buffers.input(input), residual, residual_out, gamma, quantized, scales, scale, input.shape[1], eps, bias, adds_in_f32, gathers
-    )
+    (residual, gamma, device_scale), (residual_out, quantized, scales) = inputs, outputs
+    operands = (residual, residual_out, gamma, quantized, scales, device_scale, scale)
+    backend._native.rms_norm(to, buffers.input(input), *operands, input.shape[1], eps, bias, adds_in_f32, gathers)
     buffers.write_back()
 
 

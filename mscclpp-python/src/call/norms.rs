@@ -18,9 +18,10 @@ pub(crate) struct RowNormCall {
     pub(crate) residual: Option<View>,
     pub(crate) residual_out: Option<View>,
     pub(crate) gamma: Option<View>,
-    /// Quantized rows, with scales that are computed and written; `scale` is that of all rows where there are none.
+    /// Quantized rows, with scales that are computed and written; that of all rows where there are none, on the device or as a number.
     pub(crate) quantized: Option<View>,
     pub(crate) scales: Option<View>,
+    pub(crate) device_scale: Option<View>,
     pub(crate) scale: f32,
     pub(crate) hidden: usize,
     /// Whether rows are gathered and not added.
@@ -52,7 +53,7 @@ impl RowNormCall {
     }
 
     /// Returns the tensors besides the input, with their names, and whether the call writes them.
-    fn operands(&self) -> [(&'static str, Option<&View>, bool); 6] {
+    fn operands(&self) -> [(&'static str, Option<&View>, bool); 7] {
         [
             ("the output", Some(&self.output), true),
             ("the output of the residual", self.residual_out.as_ref(), true),
@@ -60,6 +61,7 @@ impl RowNormCall {
             ("the output of scales", self.scales.as_ref(), true),
             ("the residual", self.residual.as_ref(), false),
             ("gamma", self.gamma.as_ref(), false),
+            ("the scale", self.device_scale.as_ref(), false),
         ]
     }
 
@@ -78,7 +80,7 @@ impl RowNormCall {
         let operands = self.operands();
         let expected = |what| match what {
             "the output of quantized rows" => Kind::Plain(DataType::F8E4M3),
-            "the output of scales" => Kind::Plain(DataType::F32),
+            "the output of scales" | "the scale" => Kind::Plain(DataType::F32),
             _ => self.input.kind,
         };
         for (at, (what, view, is_written)) in operands.iter().enumerate() {

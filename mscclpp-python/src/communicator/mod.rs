@@ -244,6 +244,7 @@ impl PyCommunicator {
         gamma: Option<Object<'_>>,
         quantized: Option<Object<'_>>,
         scales: Option<Object<'_>>,
+        device_scale: Option<Object<'_>>,
         scale: f32,
         hidden: usize,
         eps: Option<f32>,
@@ -260,6 +261,7 @@ impl PyCommunicator {
             gamma: view(&gamma)?,
             quantized: view(&quantized)?,
             scales: view(&scales)?,
+            device_scale: view(&device_scale)?,
             scale,
             hidden,
             eps,
@@ -268,7 +270,8 @@ impl PyCommunicator {
             gathers,
         };
         call.check()?;
-        let keep = (output, input, residual, residual_out, gamma, quantized, scales).into_pyobject(output.py())?;
+        let keep = (output, input, residual, residual_out, gamma, quantized, scales, device_scale)
+            .into_pyobject(output.py())?;
         self.submit(Call::RowNorm(Box::new(call)), -1, false, keep.as_any())
     }
 
