@@ -40,7 +40,7 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
         iterations: Some(3),
         ..Tuner::default()
     };
-    assert_eq!(tuner.len(), 2 * 2 * 3);
+    assert_eq!(tuner.num_entries(), 2 * 2 * 3);
     let tables = on_ranks(3, |comm| {
         let mut told = 0;
         let table = tuner.run(comm, |_| told += 1).expect("it can be measured");
@@ -62,7 +62,7 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
     });
     assert!(tables.iter().all(|table| *table == tables[0]));
     let entries = &tables[0].entries;
-    assert_eq!(entries.len(), tuner.len());
+    assert_eq!(entries.len(), tuner.num_entries());
     for entry in entries {
         let request =
             Request { in_place: entry.in_place, ..Request::new(entry.collective, 3, DataType::F32, entry.bytes) };

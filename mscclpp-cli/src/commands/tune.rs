@@ -61,7 +61,7 @@ fn tune_ranks(args: &TuneArgs, tuner: &Tuner) -> Result<()> {
         }
         // Input and output, and the buffers through which private memory is copied.
         require_memory(comm, || format!("a call of {largest} bytes per rank"), 4 * largest)?;
-        let progress = talks.then(|| Progress::new(tuner.len() as u64));
+        let progress = talks.then(|| Progress::new(tuner.num_entries() as u64));
         let mut reported = Ok(());
         let table = tuner.run(comm, |table| {
             if let Some(progress) = &progress
@@ -88,7 +88,7 @@ fn tune_devices(args: &TuneArgs, tuner: &Tuner, ranks: u32, gpus: u32) -> Result
     let executor = ranks_on_devices(ranks, gpus, Options::default())?;
     let registry = Registry::builtin();
     print(describe(&executor))?;
-    let (progress, mut reported) = (Progress::new(tuner.len() as u64), Ok(()));
+    let (progress, mut reported) = (Progress::new(tuner.num_entries() as u64), Ok(()));
     let table = tuner.run_on_devices(&executor, &registry, |table| {
         if let Err(error) = report(args, &progress, table) {
             reported = Err(error);

@@ -84,13 +84,8 @@ impl Tuner {
     }
 
     /// Returns the maximum number of entries.
-    pub fn len(&self) -> usize {
+    pub fn num_entries(&self) -> usize {
         self.collectives.len() * self.in_place.len() * self.sizes().count()
-    }
-
-    /// Returns whether nothing is measured.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Returns the measured sizes in ascending order: the powers of two that a table distinguishes.

@@ -47,7 +47,7 @@ impl ContextKey {
     }
 
     /// Returns whether calls on other allocations have another context.
-    pub const fn is_per_allocation(&self) -> bool {
+    pub(super) const fn is_per_allocation(&self) -> bool {
         self.is_per_allocation
     }
 }
