@@ -265,12 +265,12 @@ impl<T: Float> Memory<T> {
             1 => RowOperands { gamma, residual, residual_out: residual, quantized, scale: SCALE, ..norm },
             2 => norm,
             3 => RowOperands { eps: None, residual, residual_out: sums, ..norm },
-            6 => {
+            4 => RowOperands { eps: None, quantized, scales, ..norm },
+            5 => RowOperands { eps: Some(0.0), gamma, residual, quantized, scales, ..norm },
+            _ => {
                 let device_scale = Some(self.scale.slice());
                 RowOperands { gamma, residual, residual_out: residual, quantized, device_scale, ..norm }
             }
-            4 => RowOperands { eps: None, quantized, scales, ..norm },
-            _ => RowOperands { eps: Some(0.0), gamma, residual, quantized, scales, ..norm },
         }
     }
 

@@ -87,7 +87,7 @@ impl TimelineFile {
     /// Appends a timeline. A failure is a warning, and ends the file.
     pub fn add(&mut self, timeline: &Timeline) {
         if let Err(error) = self.write(timeline) {
-            log::warn!("the timeline of rank {} in {} ends: {error}", self.rank, self.path.display());
+            log::warn!("rank {} writes no more of its timeline to {}: {error}", self.rank, self.path.display());
             self.state = State::Ended;
         }
     }
@@ -103,9 +103,9 @@ impl TimelineFile {
         let mut text = String::new();
         if matches!(self.state, State::New) {
             self.state = State::Open(File::create_new(&self.path)?, 0);
-            let order = json!({ "sort_index": self.rank });
             let order = json!({
-                "name": "process_sort_index", "ph": "M", "ts": 0, "dur": 0, "pid": self.process.0, "tid": 0, "args": order,
+                "name": "process_sort_index", "ph": "M", "ts": 0, "dur": 0, "pid": self.process.0, "tid": 0,
+                "args": { "sort_index": self.rank },
             });
             text = format!("[\n{order}");
         }

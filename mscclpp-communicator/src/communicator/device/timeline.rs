@@ -20,7 +20,8 @@ pub(super) struct Timelines {
 }
 
 impl Timelines {
-    /// Creates what records launches, if the environment names a folder. A failure is a warning: it does not change what the program computes.
+    /// Creates what records launches, if the environment names a folder. A failure is a warning: it does not change what the program
+    /// computes.
     pub(super) fn new(communicator: &Communicator, device: &Device) -> Option<Self> {
         let rank = &communicator.inner.observed.rank;
         let (path, name) = file(rank, "device")?;
